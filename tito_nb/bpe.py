@@ -4,8 +4,7 @@
 
 # %% auto #0
 __all__ = ['SHORT', 'encode', 'segmentations', 'first_noncanonical', 'is_canonical', 'splits_safely', 'Tokenizer', 'BpeTokenizer',
-           'check_parts', 'check_control', 'check_byte_ids', 'PretokenizerError', 'pieces', 'table_token', 'spell_id',
-           'first_fault']
+           'check_control', 'check_byte_ids', 'PretokenizerError', 'pieces', 'table_token', 'spell_id', 'first_fault']
 
 # %% ../nbs/02_bpe.ipynb #bpe-imports
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Protocol
 
 # %% ../nbs/02_bpe.ipynb #bpe-import-floors
 from .merge_tree import MergeTable, UnknownToken, check_bytes, check_token, token_id
-from .merging import Derivation, check_derivation, derive, encode_long, encode_short
+from .merging import Derivation, check_derivation, check_table, derive, encode_long, encode_short
 from .training import train
 
 # %% ../nbs/02_bpe.ipynb #bpe-encode
@@ -25,8 +24,7 @@ def encode(
     table: MergeTable,
     data: bytes,  # any bytes, UTF-8 or not
 ) -> list[int]:  # token ids
-    "The tokens of `data`: the one sequence with `bpe_spec(table.rules, data, tokens)`"
-    check_parts(table, None)
+    "The tokens of `data`: the one sequence with `bpe_spec(table.rules, data, tokens)`; `TypeError` for input of another kind"
     return encode_short(table, data) if len(check_bytes(data)) <= SHORT else encode_long(table, data)
 
 # %% ../nbs/02_bpe.ipynb #bpe-segmentations
@@ -145,8 +143,9 @@ class BpeTokenizer:
     _bytes: Sequence[int] = field(init=False)  # the byte of each id below 256
 
     def __post_init__(self) -> None:
-        check_parts(self.table, self.pretokenize)
-        control, byte_ids = check_control(self.table, self.control or {}), check_byte_ids(self.byte_ids)
+        if not (self.pretokenize is None or callable(self.pretokenize)):
+            raise TypeError(f"pretokenize must be a function, not {type(self.pretokenize).__name__}")
+        control, byte_ids = check_control(check_table(self.table), self.control or {}), check_byte_ids(self.byte_ids)
         object.__setattr__(self, "control", control)
         object.__setattr__(self, "byte_ids", byte_ids)
         object.__setattr__(self, "_texts", {token: text for text, token in control.items()})
@@ -175,13 +174,6 @@ class BpeTokenizer:
         return f"BpeTokenizer({self.table!r}{cut}, control={dict(self.control)!r})"
 
 # %% ../nbs/02_bpe.ipynb #bpe-parts-code
-def check_parts(table: object, pretokenize: object) -> None:
-    "`TypeError` unless `table` is a merge table and `pretokenize` a function or None"
-    if not isinstance(table, MergeTable):
-        raise TypeError(f"table must be a MergeTable, not {type(table).__name__}")
-    if not (pretokenize is None or callable(pretokenize)):
-        raise TypeError(f"pretokenize must be a function, not {type(pretokenize).__name__}")
-
 def check_control(table: MergeTable, control: Mapping[bytes, int]) -> dict[bytes, int]:
     "A copy of `control`, if its texts are bytes and its ids are distinct and outside `table`"
     checked: dict[bytes, int] = {}
