@@ -18,7 +18,7 @@ from .merging import Derivation, check_derivation, check_table, derive, encode_l
 from .training import train
 
 # %% ../nbs/02_bpe.ipynb #bpe-encode
-SHORT = 256  # bytes; up to here the scan of `encode_short` beats the bookkeeping of `encode_long`
+SHORT = 32  # bytes; longer pieces go to `encode_long`
 
 def encode(
     table: MergeTable,
