@@ -1,5 +1,5 @@
 "Plots: nothing over the edge, names apart, a PNG of its own at natural size."
-import struct
+import base64, struct
 
 import matplotlib
 import pytest
@@ -31,8 +31,9 @@ def test_a_text_over_the_edge_is_found():
 
 def test_a_plot_is_a_picture_and_a_sentence():
     one = plot(line=[1.0] * 7)
-    png, size = one._repr_png_()
-    assert struct.unpack(">II", png[16:24]) == (2 * size["width"], 2 * size["height"]) == (1716, 924)
+    data, metadata = one._repr_mimebundle_()
+    assert struct.unpack(">II", one.png()[16:24]) == (1716, 924) and one.size == (858, 462) == tuple(metadata["image/png"].values())
+    assert base64.b64decode(data["image/png"])[16:24] == one.png()[16:24] and '<img alt="A claim" ' in data["text/html"] and data["text/plain"] == "A claim"
     assert repr(one) == one.claim == "A claim" and "a measure" in [text.get_text() for text in one.figure.texts]
 
 

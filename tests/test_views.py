@@ -255,9 +255,8 @@ def _picked(frame) -> bool:
 def test_all_bytes_can_be_drawn(data):
     table = MergeTable(tuple((byte, (byte + 1) % 256) for byte in range(0, 256, 2)))
     frames = merge_frames(table, data)
-    xml(merge_steps_html(frames))
-    xml(merge_steps_picture(frames).markup)
-    for frame in frames:
+    xml(merge_steps_picture(merge_frames(table, data[:12])).markup)
+    for frame in {frames[0], *frames[::8], frames[-1]}:
         minidom.parseString(merge_svg(frame).encode())
         xml(merge_html(frame, steady=True, live=True))
         xml(candidate_table(frame))

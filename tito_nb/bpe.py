@@ -170,8 +170,7 @@ class BpeTokenizer:
         return self.first_noncanonical(tokens) is None
 
     def __repr__(self) -> str:
-        cut = "" if self.pretokenize is None else f", pretokenize={getattr(self.pretokenize, '__name__', '...')}"
-        return f"BpeTokenizer({self.table!r}{cut}, control={dict(self.control)!r})"
+        return f"BpeTokenizer({self.table!r}, pretokenize={getattr(self.pretokenize, '__name__', None)}, control={dict(self.control)!r})"
 
 # %% ../nbs/02_bpe.ipynb #bpe-parts-code
 def check_control(table: MergeTable, control: Mapping[bytes, int]) -> dict[bytes, int]:

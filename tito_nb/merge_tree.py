@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['FORMAT', 'VERSION', 'Violation', 'token_id', 'check_bytes', 'find_violations', 'InvalidMergeTable', 'UnknownToken',
-           'MergeTable', 'table_html', 'check_token', 'spell', 'MergeTree', 'grow', 'draw', 'InvalidTableFile',
-           'save_table', 'load_table']
+           'RankedRules', 'MergeTable', 'table_html', 'check_token', 'spell', 'MergeTree', 'grow', 'draw',
+           'InvalidTableFile', 'save_table', 'load_table']
 
 # %% ../nbs/00_merge_tree.ipynb #tree-imports
 import hashlib, json, os
@@ -91,13 +91,13 @@ class UnknownToken(ValueError):
         what = f"{token!r:.60} is not a token id" if token_id(token) is None else f"token {token} is {known}"
         super().__init__(what if index is None else f"index {index}: {what}")
 
-# %% ../nbs/00_merge_tree.ipynb #tree-table-code
+# %% ../nbs/00_merge_tree.ipynb #tree-rules-code
 @dataclass(frozen=True, repr=False)
-class MergeTable:
-    "A valid list of merge rules: byte `b` is token `b`, and the rule of rank `r` makes token `256 + r`"
+class RankedRules:
+    "Valid merge rules, and the rank of each pair"
     rules: tuple[tuple[int, int], ...]  # given as any iterable of pairs of token ids, in rank order
     ranks: Mapping[tuple[int, int], int] = field(init=False, compare=False)  # pair -> rank of its rule
-    _spelled: dict[int, bytes] = field(init=False, compare=False)  # what has been asked for
+    _spelled: dict[int, bytes] = field(init=False, compare=False)  # token -> bytes, for those that have been asked for
 
     def __post_init__(self) -> None:
         rules = tuple(self.rules)
@@ -116,6 +116,14 @@ class MergeTable:
     def rank(self, left: int, right: int) -> int | None:
         "Rank of the rule that joins `left` and `right`, None if there is none; `UnknownToken` if one is not a token of the table"
         return self.ranks.get((check_token(self, left), check_token(self, right)))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(str, self.rules[:4])) + (", ..." if len(self.rules) > 4 else "")
+        return f"{type(self).__name__}([{shown}]" + (f", {len(self.rules)} rules)" if len(self.rules) > 4 else ")")
+
+# %% ../nbs/00_merge_tree.ipynb #tree-table-code
+class MergeTable(RankedRules):
+    "A valid list of merge rules: byte `b` is token `b`, and the rule of rank `r` makes token `256 + r`"
 
     def token_bytes(self, token: int) -> bytes:
         "What `token` spells; `UnknownToken` if the table has no such token"
@@ -138,10 +146,6 @@ class MergeTable:
         "Read a table that `save` wrote; `InvalidTableFile` if the file is damaged, cut short or something else"
         return load_table(Path(path))
 
-    def __repr__(self) -> str:
-        shown = ", ".join(map(str, self.rules[:4])) + (", ..." if len(self.rules) > 4 else "")
-        return f"MergeTable([{shown}])" if len(self.rules) < 5 else f"MergeTable([{shown}], {len(self.rules)} rules)"
-
     def _repr_html_(self) -> str:
         return table_html(self)
 
@@ -163,7 +167,7 @@ def table_html(
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 # %% ../nbs/00_merge_tree.ipynb #tree-spell-code
-def check_token(table: MergeTable, token: object, position: int | None = None) -> int:
+def check_token(table: RankedRules, token: object, position: int | None = None) -> int:
     "`token` as an int; `UnknownToken` (at `position`) if the table has no such token"
     value = token_id(token)
     if value is None or not 0 <= value < table.size:

@@ -6,9 +6,10 @@
 __all__ = ['LINES', 'style', 'Plot', 'headline', 'clipped', 'growth_plot']
 
 # %% ../nbs/machinery/plots.ipynb #plots-imports
-import io
+import base64, io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from math import floor, log10
 
 # %% ../nbs/machinery/plots.ipynb #plots-import-matplotlib
@@ -43,11 +44,22 @@ class Plot:
     figure: Figure
     claim: str  # the headline
 
-    def _repr_png_(self) -> tuple[bytes, dict]:
+    def png(self) -> bytes:
+        "The figure at twice its pixels"
         out = io.BytesIO()
         self.figure.savefig(out, format="png", dpi=2 * self.figure.dpi, metadata={"Software": None})
+        return out.getvalue()
+
+    @property
+    def size(self) -> tuple[int, int]:
+        "Width and height in pixels at which it is shown"
         width, height = self.figure.get_size_inches() * self.figure.dpi
-        return out.getvalue(), {"width": round(width), "height": round(height)}
+        return round(width), round(height)
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> tuple[dict, dict]:
+        (width, height), data = self.size, base64.b64encode(self.png()).decode()
+        html = f'<img alt="{escape(self.claim)}" src="data:image/png;base64,{data}" width="{width}" height="{height}">'
+        return {"text/html": html, "image/png": data, "text/plain": self.claim}, {"image/png": {"width": width, "height": height}}
 
     def __repr__(self) -> str:
         return self.claim
@@ -66,6 +78,29 @@ def clipped(figure: Figure) -> list[str]:
     texts = [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_visible() and text.get_text().strip()]
     boxes = [(text.get_text(), text.get_window_extent(canvas.get_renderer())) for text in texts]
     return [text for text, box in boxes if box.x0 < -1 or box.y0 < -1 or box.x1 > width + 1 or box.y1 > height + 1]
+
+# %% ../nbs/machinery/plots.ipynb #plots-growth-parts
+def _scales(axes: Axes, lengths: Sequence[int], values: Sequence[float], axis: str) -> None:
+    "Logarithmic axes with plain numbers: every length below, powers of ten at the side"
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
+    low, high = 10 ** floor(log10(min(values))), max(values) * 1.3
+    ticks = [10.0**k for k in range(-6, 12) if low <= 10.0**k <= high]
+    axes.set_yticks(ticks, [f"{tick:,g}" for tick in ticks])
+    axes.set_ylim(low * 0.8, high)
+    axes.minorticks_off()
+    axes.set_xlabel(axis)
+
+def _names(axes: Axes, x: float, ends: Mapping[str, float]) -> None:
+    "The name of each line at its end (`ends`: name -> value there), moved down where two would stand on each other"
+    low, high = (log10(limit) for limit in axes.get_ylim())
+    free = float("inf")
+    for name, value in sorted(ends.items(), key=lambda item: -item[1]):
+        height = 250 * (log10(value) - low) / (high - low)  # in points: about the height of the axes
+        place = min(height, free - 16)
+        axes.annotate(name, (x, value), (12, place - height), textcoords="offset points", va="center", fontweight="bold", annotation_clip=False)
+        free = place
 
 # %% ../nbs/machinery/plots.ipynb #plots-growth-code
 LINES = (("ink", "-", "o"), ("soft", (0, (4, 1.6)), "s"), ("ink", (0, (1, 1.2)), "^"))  # shade, dash and marker of each line
@@ -90,25 +125,3 @@ def growth_plot(
         _names(axes, lengths[-1], {name: values[-1] for name, values in series.items()})
         headline(figure, claim, measure, palette)
     return Plot(figure, claim)
-
-def _scales(axes: Axes, lengths: Sequence[int], values: Sequence[float], axis: str) -> None:
-    "Logarithmic axes with plain numbers: every length below, powers of ten at the side"
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
-    low, high = 10 ** floor(log10(min(values))), max(values) * 1.3
-    ticks = [10.0**k for k in range(-6, 12) if low <= 10.0**k <= high]
-    axes.set_yticks(ticks, [f"{tick:,g}" for tick in ticks])
-    axes.set_ylim(low * 0.8, high)
-    axes.minorticks_off()
-    axes.set_xlabel(axis)
-
-def _names(axes: Axes, x: float, ends: Mapping[str, float]) -> None:
-    "The name of each line at its end (`ends`: name -> value there), moved down where two would stand on each other"
-    low, high = (log10(limit) for limit in axes.get_ylim())
-    free = float("inf")
-    for name, value in sorted(ends.items(), key=lambda item: -item[1]):
-        height = 250 * (log10(value) - low) / (high - low)  # in points: about the height of the axes
-        place = min(height, free - 16)
-        axes.annotate(name, (x, value), (12, place - height), textcoords="offset points", va="center", fontweight="bold", annotation_clip=False)
-        free = place

@@ -70,23 +70,22 @@ class Controls:
 
     @property
     def row(self) -> W.HBox:
+        "All of them side by side"
         return W.HBox([self.back, self.next, self.play, self.step, self.reset], layout=W.Layout(**WRAP))
 
 # %% ../nbs/machinery/widgets.ipynb #widgets-stepper-code
 class Stepper(W.VBox):
     "A row of frames and the controls that walk through it"
+    frames: Sequence[Any]
+    task: asyncio.Task | None = None  # of play
     step = T.Int(0, help="number of the frame that is shown, kept within the frames")
     play = T.Bool(False, help="whether it plays")
-
     def __init__(self, draw: Callable[[Any], str], css: str, above: Sequence[Any] = (), seconds: float = 0.8):
         "`draw` makes HTML of a frame, `css` are its rules, `above` more controls, `seconds` pass between steps in play"
         super().__init__()
-        self.frames: Sequence[Any] = ()
-        self.draw, self.seconds, self.message = draw, seconds, ""
-        self.task: asyncio.Task | None = None
+        self.draw, self.seconds, self.message, self.frames = draw, seconds, "", ()
         self.controls, self.view = Controls(), W.HTML(layout=W.Layout(width="auto", max_width="900px"))
-        style = W.HTML(f"<style>{theme_css()}{squeeze(css)}</style>", layout=W.Layout(display="none"))
-        self.children = (style, *above, self.controls.row, self.view)
+        self.children = (W.HTML(f"<style>{theme_css()}{squeeze(css)}</style>", layout=W.Layout(display="none")), *above, self.controls.row, self.view)
         connect(self)
 
     @property
@@ -112,6 +111,7 @@ class Stepper(W.VBox):
         self.step += 1
 
     def reset(self) -> None:
+        "The first step, not playing"
         self.play, self.step = False, 0
 
 # %% ../nbs/machinery/widgets.ipynb #widgets-show-code
@@ -215,6 +215,10 @@ def words(text: str) -> list[bytes]:
     "A text cut before each space"
     return [piece.encode() for piece in re.findall(r" ?[^ ]+| +", text)]
 
+@cache
+def _words() -> MergeTable:
+    return train(words(CORPUS), 90)
+
 def _smollm2() -> MergeTable:
     from tito_nb.rollouts import load_rollouts
     return load_rollouts().table
@@ -228,7 +232,7 @@ class Choice:
     make: Callable[[str], MergeTable]  # from the training text
 
 CHOICES: Mapping[str, Choice] = {
-    "words": Choice("toy: words", "the newest tokenizer", cache(lambda _: train(words(CORPUS), 90))),
+    "words": Choice("toy: words", "the newest tokenizer", lambda _: _words()),
     "ties": Choice("toy: ties", "aaaaa", lambda _: MergeTable(((97, 97),))),
     "drift": Choice("toy: drift", "HAVING", lambda _: MergeTable(((73, 78), (256, 71), (65, 86), (72, 258), (258, 257)))),
     "trained": Choice("trained here", "lower newest", lambda text: train(words(text), 16)),
@@ -256,6 +260,7 @@ class MergeBoxes:
 
     @property
     def row(self) -> W.HBox:
+        "All of them side by side"
         return W.HBox([self.text, self.table, self.training], layout=W.Layout(**WRAP))
 
 # %% ../nbs/machinery/widgets.ipynb #widgets-merge-chosen

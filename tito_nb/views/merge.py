@@ -245,6 +245,7 @@ def candidate_table(
         rows.append(("…", count(more, "more pair"), "", "", "waits" if more == 1 else "wait"))
     if none := len(frame.pairs) - len(order):
         rows.append(("–", count(none, "other pair"), "", "", "no rule"))
+    rows = rows or [("–", "no two neighbours", "", "", "no rule")]
     style, kind = (f"--rows:{min(max(frame.plan.rows, 1), 7)}", "tn-pairs steady") if steady else ("", "tn-pairs")
     return table_html(
         "Neighbouring pairs, in the order in which BPE would take them", ("rank", "pair", "at token", "new id", "verdict"), rows,

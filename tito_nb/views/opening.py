@@ -211,6 +211,7 @@ class Placed:
 
     @property
     def end(self) -> float:
+        "Its right edge"
         return self.x + _cell_width(self.text)
 
 # %% ../../nbs/machinery/views/opening.ipynb #opening-placed
