@@ -162,7 +162,7 @@ class BpeTokenizer:
         return b"".join([spell_id(self, token, i) for i, token in enumerate(tokens)])
 
     def first_noncanonical(self, tokens: Iterable[int]) -> int | None:
-        "Index of the first token that `encode` would not have put there (see `first_fault`), None if `tokens` is canonical"
+        "Index of the token with which `tokens` ceases to be canonical (see `first_fault`), None if it is canonical"
         return first_fault(self, list(tokens))
 
     def is_canonical(self, tokens: Iterable[int]) -> bool:
@@ -226,7 +226,8 @@ def table_token(tokenizer: BpeTokenizer, token: int, position: int | None = None
     value = token_id(token)
     if value in tokenizer._texts:
         return None
-    value = check_token(tokenizer.table, token, position)
+    if value is None or not 0 <= value < tokenizer.table.size:
+        raise UnknownToken(token, tokenizer.table.size, position, " and is no control id")
     return tokenizer._bytes[value] if value < 256 else value
 
 def spell_id(tokenizer: BpeTokenizer, token: int, position: int | None = None) -> bytes:

@@ -85,10 +85,10 @@ class InvalidMergeTable(ValueError):
 class UnknownToken(ValueError):
     "A value that is not a token id of the table; `token` is the value, `index` its place in the sequence, if it came in one"
 
-    def __init__(self, token: object, size: int | None, index: int | None = None):
+    def __init__(self, token: object, size: int | None, index: int | None = None, more: str = ""):
         self.token, self.size, self.index = token, size, index
         known = "negative" if size is None else f"outside 0 to {size - 1}"
-        what = f"{token!r:.60} is not a token id" if token_id(token) is None else f"token {token} is {known}"
+        what = f"{token!r:.60} is not a token id" if token_id(token) is None else f"token {token} is {known}{more}"
         super().__init__(what if index is None else f"index {index}: {what}")
 
 # %% ../nbs/00_merge_tree.ipynb #tree-rules-code
