@@ -12,7 +12,7 @@ def random_table(rng: random.Random, letters: bytes, n_rules: int) -> MergeTable
     for _ in range(n_rules):
         tokens = [*letters, *range(256, 256 + len(rules))]
         rules.setdefault((rng.choice(tokens), rng.choice(tokens)))
-    return MergeTable(rules)
+    return MergeTable(tuple(rules))
 
 
 def tables(letters: bytes = b"abc", max_rules: int = 12) -> st.SearchStrategy[MergeTable]:

@@ -191,7 +191,7 @@ def test_table_and_pretokenizer_are_checked():
 @pytest.mark.parametrize(
     ("pretokenize", "offset"),
     [
-        (lambda data: [data[:2], data[3:]], 2),
+        (lambda data: [data[:2], data[3:]], 3),
         (lambda data: [data[:3]], 3),
         (lambda data: [data, b"x"], 5),
         (lambda data: [], 0),

@@ -1,5 +1,5 @@
 "The rules of the house, as far as a program can read them."
-import ast, re, subprocess
+import ast, re, shutil, subprocess
 from pathlib import Path
 
 import pytest
@@ -59,9 +59,10 @@ def said(path: str, content: str) -> list[str]:
 
 
 def committed() -> list[Path]:
-    "The files that git has or would add; in a copy without git, the files that matter"
-    done = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True)
-    top = [n for n in done.stdout.split("\0") if n] if done.returncode == 0 else []
+    "The files that git has or would add; without git, the files that matter"
+    command = ["git", "ls-files", "-co", "--exclude-standard", "-z"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True) if shutil.which("git") else None
+    top = [n for n in done.stdout.split("\0") if n] if done and done.returncode == 0 else []
     if not top:
         folders = [ROOT / n for n in ("nbs", "tito_nb", "tests", ".ci")]
         top = [str(p.relative_to(ROOT)) for f in folders for p in f.rglob("*")] + [p.name for p in ROOT.iterdir()]

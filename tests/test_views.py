@@ -540,3 +540,11 @@ def test_a_figure_follows_its_host_before_the_system(page):
         figure = merge_html(merge_frames(MergeTable(()), b"a")[0], theme=own)
         page.set_content(f"<html><body {body}><style>{theme.theme_css()}</style>{figure}</body></html>")
         assert page.evaluate(ground) == paper[expected], (system, body, own)
+
+
+def test_the_stepper_begins_at_a_step_that_exists():
+    frames = merge_frames(MergeTable([(97, 97)]), b"aaaa")
+    assert merge_steps_html(frames, -1) == merge_steps_html(frames, 2)
+    for first in (3, -4):
+        with pytest.raises(IndexError):
+            merge_steps_html(frames, first)

@@ -349,3 +349,17 @@ def test_a_step_is_quick():
         stepper.next()
         durations.append(time.perf_counter() - start)
     assert sorted(durations)[10] < 0.05
+
+
+def test_a_reset_to_a_text_that_is_too_long_is_a_sentence():
+    stepper = MergeStepper("a" * 65)
+    stepper.reset()
+    assert stepper.frame is None and "65 bytes are too many" in stepper.view.value
+    stepper.text = "aa"
+    assert stepper.message == "" and stepper.frame is not None
+
+
+def test_typing_into_an_empty_box_begins_at_the_first_step():
+    stepper = MergeStepper("", table="ties")
+    stepper.text = "aaaa"
+    assert (stepper.step, stepper.last) == (0, 2)

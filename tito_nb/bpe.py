@@ -4,16 +4,18 @@
 
 # %% auto #0
 __all__ = ['SHORT', 'encode', 'segmentations', 'first_noncanonical', 'is_canonical', 'splits_safely', 'Tokenizer', 'BpeTokenizer',
-           'check_control', 'check_byte_ids', 'PretokenizerError', 'pieces', 'table_token', 'spell_id', 'first_fault']
+           'checked_parts', 'check_control', 'check_byte_ids', 'PretokenizerError', 'pieces', 'table_token', 'spell_id',
+           'first_fault']
 
 # %% ../nbs/02_bpe.ipynb #bpe-imports
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import index
 from types import MappingProxyType
 from typing import Protocol
 
 # %% ../nbs/02_bpe.ipynb #bpe-import-floors
-from .merge_tree import MergeTable, UnknownToken, check_bytes, check_token, token_id
+from .merge_tree import MergeTable, UnknownToken, brief, check_bytes, check_token, in_order, token_id
 from .merging import Derivation, check_derivation, check_table, derive, encode_long, encode_short
 from .training import train
 
@@ -33,13 +35,17 @@ def segmentations(
     data: bytes,  # any bytes
 ) -> Iterator[tuple[int, ...]]:  # lazy; their number can grow exponentially with the length
     "Every token sequence that decodes to `data`, each once; where they part, the shorter token comes first"
-    data, fits = check_bytes(data), _tokens_by_spelling(table, len(data))
-    todo: list[tuple[tuple[int, ...], int]] = [((), 0)]
+    raw = check_bytes(data)
+    return _segmentations(raw, _tokens_by_spelling(check_table(table), len(raw)))
+
+def _segmentations(data: bytes, fits: dict[bytes, list[int]]) -> Iterator[tuple[int, ...]]:
+    "The sequences; `fits` has the tokens for each spelling"
+    longest, todo = max(map(len, fits), default=0), [((), 0)]  # type: int, list[tuple[tuple[int, ...], int]]
     while todo:
         tokens, at = todo.pop()
         if at == len(data):
             yield tokens
-        for end in range(len(data), at, -1):
+        for end in range(min(len(data), at + longest), at, -1):
             todo += [((*tokens, token), end) for token in reversed(fits.get(data[at:end], ()))]
 
 def _tokens_by_spelling(table: MergeTable, longest: int) -> dict[bytes, list[int]]:
@@ -93,7 +99,7 @@ def first_noncanonical(
     tokens: Iterable[int],  # token ids; `UnknownToken` with its index if one is not of the table
 ) -> int | None:
     "The smallest `i` for which `tokens[: i + 1]` is not canonical, None if `tokens` is"
-    ids = [check_token(table, token, i) for i, token in enumerate(tokens)]
+    ids = [check_token(check_table(table), token, i) for i, token in enumerate(tokens)]
     known: dict[int, bool] = {}
     for i, token in enumerate(ids):
         if not _sound(table, token, known) or (i and not _border_stays(table, ids[i - 1], token, len(table.rules))):
@@ -143,13 +149,8 @@ class BpeTokenizer:
     _bytes: Sequence[int] = field(init=False)  # the byte of each id below 256
 
     def __post_init__(self) -> None:
-        if not (self.pretokenize is None or callable(self.pretokenize)):
-            raise TypeError(f"pretokenize must be a function, not {type(self.pretokenize).__name__}")
-        control, byte_ids = check_control(check_table(self.table), self.control or {}), check_byte_ids(self.byte_ids)
-        object.__setattr__(self, "control", control)
-        object.__setattr__(self, "byte_ids", byte_ids)
-        object.__setattr__(self, "_texts", {token: text for text, token in control.items()})
-        object.__setattr__(self, "_bytes", tuple(sorted(range(256), key=byte_ids.__getitem__)))
+        for name, value in checked_parts(self).items():
+            object.__setattr__(self, name, value)
 
     def encode(self, data: bytes | str) -> list[int]:
         "Token ids, never a control id; `str` is taken as UTF-8, and a lone surrogate is a `UnicodeEncodeError` with its position"
@@ -169,38 +170,55 @@ class BpeTokenizer:
         "Is `encode(decode(tokens)) == tokens`? Found without encoding"
         return self.first_noncanonical(tokens) is None
 
+    def __reduce__(self) -> tuple:
+        return type(self), (self.table, self.pretokenize, dict(self.control), self.byte_ids)
+
     def __repr__(self) -> str:
         return f"BpeTokenizer({self.table!r}, pretokenize={getattr(self.pretokenize, '__name__', None)}, control={dict(self.control)!r})"
 
 # %% ../nbs/02_bpe.ipynb #bpe-parts-code
-def check_control(table: MergeTable, control: Mapping[bytes, int]) -> dict[bytes, int]:
-    "A copy of `control`, if its texts are bytes and its ids are distinct and outside `table`"
+def checked_parts(tokenizer: "BpeTokenizer") -> dict[str, object]:
+    "The fields of a tokenizer, checked, and those that follow from them"
+    if not (tokenizer.pretokenize is None or callable(tokenizer.pretokenize)):
+        raise TypeError(f"pretokenize must be a function, not {type(tokenizer.pretokenize).__name__}")
+    control, byte_ids = check_control(check_table(tokenizer.table), tokenizer.control), check_byte_ids(tokenizer.byte_ids)
+    texts, numbered = {token: text for text, token in control.items()}, tuple(sorted(range(256), key=byte_ids.__getitem__))
+    return {"control": MappingProxyType(control), "byte_ids": byte_ids, "_texts": texts, "_bytes": numbered}
+
+def check_control(table: MergeTable, control: Mapping[bytes, int] | None) -> dict[bytes, int]:
+    "A copy of `control`, if its texts are bytes and its ids are distinct and outside `table`; None is empty"
+    if not (control is None or isinstance(control, Mapping)):
+        raise TypeError(f"control must map control text to ids, not {type(control).__name__}")
     checked: dict[bytes, int] = {}
-    for text, token in control.items():
+    for text, token in (control or {}).items():
         if not isinstance(text, bytes) or not text:
-            raise TypeError(f"control text must be bytes and not empty, got {text!r:.60}")
+            raise TypeError(f"control text must be bytes and not empty, got {brief(text)}")
         value = token_id(token)
         if value is None or value < table.size:
-            raise ValueError(f"control id of {text!r} must be an integer from {table.size} up, got {token!r:.60}")
-        if value in checked.values():
-            raise ValueError(f"control id {value} is given to {text!r} and to another text")
+            raise ValueError(f"control id of {text!r} must be an integer from {table.size} up, got {brief(token)}")
         checked[text] = value
+    if len(set(checked.values())) < len(checked):
+        twice = sorted(checked.values(), key=list(checked.values()).count)[-1]
+        raise ValueError(f"control id {twice} is given to two texts")
     return checked
 
 def check_byte_ids(byte_ids: Sequence[int] | None) -> tuple[int, ...]:
-    "`byte_ids` as a tuple, if it is a permutation of 0 to 255; None is the identity"
-    ids = tuple(range(256)) if byte_ids is None else tuple(byte_ids)
-    if len(ids) != 256 or {token_id(token) for token in ids} != set(range(256)):
+    "`byte_ids` as a tuple of ints, if it is a permutation of 0 to 255; None is the identity"
+    ids = range(256) if byte_ids is None else [token_id(token) for token in in_order(byte_ids, "byte_ids")]
+    if sorted(token for token in ids if token is not None) != list(range(256)):
         raise ValueError("byte_ids must hold each of 0 to 255 once, the id of byte b at index b")
-    return ids
+    return tuple(ids)  # type: ignore[arg-type]
 
 # %% ../nbs/02_bpe.ipynb #bpe-pieces-code
 class PretokenizerError(ValueError):
     "Pieces that do not make up the data; `offset` is the byte at which they part"
 
     def __init__(self, offset: int, what: str):
-        self.offset = offset
-        super().__init__(f"byte {offset}: {what}")
+        super().__init__(offset, what)
+        self.offset, self.what = offset, what
+
+    def __str__(self) -> str:
+        return f"byte {self.offset}: {self.what}"
 
 def pieces(
     tokenizer: BpeTokenizer,
@@ -209,12 +227,14 @@ def pieces(
     "What the pre-tokenizer makes of `data`, checked"
     if tokenizer.pretokenize is None:
         return [data]
-    found, at = list(tokenizer.pretokenize(data)), 0
-    for piece in found:
+    found, at = [], 0
+    for piece in tokenizer.pretokenize(data):
         if not isinstance(piece, bytes):
             raise PretokenizerError(at, f"a piece must be bytes, not {type(piece).__name__}")
         if not data.startswith(piece, at):
-            raise PretokenizerError(at, f"the piece {piece!r:.60} is not what stands there")
+            same = next((i for i, (a, b) in enumerate(zip(piece, data[at:])) if a != b), len(data) - at)
+            raise PretokenizerError(at + same, f"the piece {piece!r:.60} is not what stands there")
+        found.append(piece)
         at += len(piece)
     if at < len(data):
         raise PretokenizerError(at, f"no piece for the last {len(data) - at} bytes")
@@ -233,7 +253,7 @@ def table_token(tokenizer: BpeTokenizer, token: int, position: int | None = None
 def spell_id(tokenizer: BpeTokenizer, token: int, position: int | None = None) -> bytes:
     "What one id spells"
     inner = table_token(tokenizer, token, position)
-    return tokenizer._texts[token] if inner is None else tokenizer.table.token_bytes(inner)
+    return tokenizer._texts[index(token)] if inner is None else tokenizer.table.token_bytes(inner)
 
 # %% ../nbs/02_bpe.ipynb #bpe-fault-code
 def first_fault(

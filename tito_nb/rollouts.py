@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 
 # %% ../nbs/machinery/rollouts.ipynb #rollouts-import-floors
 from .bpe import BpeTokenizer
@@ -108,4 +109,4 @@ def load_rollouts() -> Rollouts:
         for one in recording["rollouts"]
     )
     about = {key: value for key, value in recording.items() if isinstance(value, (str, float))}
-    return Rollouts(about, BpeTokenizer(table, smollm2_pieces, control), rollouts)
+    return Rollouts(MappingProxyType(about), BpeTokenizer(table, smollm2_pieces, control), rollouts)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, product
 
 # %% ../nbs/01_spec.ipynb #spec-import-floor
-from .merge_tree import MergeTable, UnknownToken, check_bytes, find_violations, token_id
+from .merge_tree import MergeTable, UnknownToken, brief, check_bytes, find_violations, in_order, token_id
 
 # %% ../nbs/01_spec.ipynb #spec-pair-at-code
 def pair_at(
@@ -55,7 +55,7 @@ def ranked_bpe(
     tokens: Sequence[int],  # token ids
 ) -> list[tuple[int, ...]]:  # ascending, without repetition
     "Every sequence that `tokens` can become: merge where it is optimal, and stop only where nothing is selected"
-    ends, todo = set(), [_ids(tokens)]
+    ends, todo, rules = set(), [_ids(tokens)], in_order(rules, "rules")
     while todo:
         state = todo.pop()
         choices = selected(rules, state)
@@ -68,10 +68,11 @@ def ranked_bpe(
 # %% ../nbs/01_spec.ipynb #spec-ids-code
 def _ids(tokens: Sequence[int]) -> tuple[int, ...]:
     "`tokens` as a tuple of ints; `UnknownToken` with its index if one is no token id at all"
-    ids = tuple(token_id(token) for token in tokens)
-    for i, value in enumerate(ids):
-        if value is None or value < 0:
-            raise UnknownToken(tokens[i], None, i)
+    values = list(tokens) if isinstance(tokens, (bytes, bytearray, str)) else in_order(tokens, "tokens")
+    ids = tuple(token_id(value) for value in values)
+    for i, token in enumerate(ids):
+        if token is None or token < 0:
+            raise UnknownToken(values[i], None, i)
     return ids  # type: ignore[return-value]
 
 # %% ../nbs/01_spec.ipynb #spec-bpe-spec-code
@@ -89,7 +90,7 @@ def derivation(
     data: bytes,  # any bytes
 ) -> list[tuple[int, ...]]:  # from one token per byte to the state in which nothing is selected
     "Every state on the way from `data` to its tokens"
-    states = [tuple(check_bytes(data))]
+    states, rules = [tuple(check_bytes(data))], in_order(rules, "rules")
     while (choice := optimal(rules, states[-1])) is not None:
         rank, i = choice
         states.append(merge_at(states[-1], i, 256 + rank))
@@ -103,7 +104,7 @@ def _letters(letters: bytes, *bounds: int) -> bytes:
         raise ValueError(f"letters must be distinct, got {data!r}")
     for bound in bounds:
         if token_id(bound) is None or bound < 0:
-            raise ValueError(f"a bound is an integer from 0 up, got {bound!r}")
+            raise ValueError(f"a bound is an integer from 0 up, got {brief(bound)}")
     return data
 
 # %% ../nbs/01_spec.ipynb #spec-all-tables

@@ -127,7 +127,7 @@ def show(
     step: int,  # where to stand; brought within the frames
 ) -> None:
     "Put `frames` into a stepper and draw one of them"
-    stepper.frames, number = frames, stepper.controls.step
+    stepper.frames, stepper.message, number = frames, "", stepper.controls.step
     with number.hold_sync():
         number.max = max(number.max, stepper.last)
         stepper.step = step
@@ -308,7 +308,7 @@ class MergeStepper(Stepper):
         for box, value in self.boxes.start.items():
             box.value = value
         super().reset()
-        trace(self)
+        guarded(self, lambda: trace(self))(None)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None, **kwargs: object) -> tuple[dict, dict]:
         live = super()._repr_mimebundle_(include=include, exclude=exclude, **kwargs)
@@ -319,7 +319,7 @@ class MergeStepper(Stepper):
 # %% ../nbs/machinery/widgets.ipynb #widgets-merge-trace
 def trace(stepper: MergeStepper) -> None:
     "Make the frames of what stands in the boxes"
-    at_end = bool(stepper.frames) and stepper.step == stepper.last
+    at_end = 0 < stepper.last == stepper.step
     stepper.frames = ()  # those of another text, if this one fails
     frames = merge_frames(stepper.table, typed(stepper.boxes.text.value))
     show(stepper, frames, len(frames) - 1 if at_end else stepper.step)

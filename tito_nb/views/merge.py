@@ -245,8 +245,8 @@ def candidate_table(
         rows.append(("…", count(more, "more pair"), "", "", "waits" if more == 1 else "wait"))
     if none := len(frame.pairs) - len(order):
         rows.append(("–", count(none, "other pair"), "", "", "no rule"))
-    rows = rows or [("–", "no two neighbours", "", "", "no rule")]
-    style, kind = (f"--rows:{min(max(frame.plan.rows, 1), 7)}", "tn-pairs steady") if steady else ("", "tn-pairs")
+    rows = rows or [("–", "0 neighbouring pairs", "", "", "BPE stops")]
+    style, kind = (f"--rows:{min(frame.plan.rows, 7)}", "tn-pairs steady") if steady else ("", "tn-pairs")
     return table_html(
         "Neighbouring pairs, in the order in which BPE would take them", ("rank", "pair", "at token", "new id", "verdict"), rows,
         numbers=(0, 2, 3), now=0 if order else None, style=style, kind=kind,
@@ -375,7 +375,7 @@ def merge_steps_html(
     salt: str = "",                # tells two copies on one page apart
 ) -> str:
     "All frames as a stepper that needs no program; its rules are `theme_css`, `MERGE_CSS` and `steps_css`"
-    first = telling_step(frames) if first is None else first
+    first = telling_step(frames) if first is None else range(len(frames))[first]  # `IndexError` if there is no such step
     drawn = ""
     for frame in frames:
         note = f'<div class="tn-head"><span>step {frame.step} of {frame.last}</span></div>'

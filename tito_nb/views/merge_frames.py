@@ -159,9 +159,9 @@ def ranked(pairs: Sequence[Pair]) -> list[Pair]:
     return sorted((pair for pair in pairs if pair.rank is not None), key=lambda pair: (pair.rank, pair.at))
 
 def _row_count(pairs: Sequence[Pair]) -> int:
-    "Rows of the table of pairs, its last lines that only count included"
+    "Rows of the table of pairs, its last lines that only count included, or the one that says that there are no pairs"
     known = len(ranked(pairs))
-    return min(known, ROWS) + (known > ROWS) + (known < len(pairs))
+    return max(1, min(known, ROWS) + (known > ROWS) + (known < len(pairs)))
 
 # %% ../../nbs/machinery/views/merge_frames.ipynb #frames-frames-code
 LIMIT = 64  # bytes
@@ -170,8 +170,11 @@ class TextTooLong(ValueError):
     "More bytes than the figure draws; `length` says how many"
 
     def __init__(self, length: int):
+        super().__init__(length)
         self.length = length
-        super().__init__(f"{length} bytes are too many to draw, the limit is {LIMIT}")
+
+    def __str__(self) -> str:
+        return f"{self.length} bytes are too many to draw, the limit is {LIMIT}"
 
 def _plan(states: Sequence[_State], data: bytes) -> Plan:
     "What the frames of these states have in common"
