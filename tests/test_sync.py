@@ -17,6 +17,7 @@ COURSE = {
     "training": {"merge_tree", "spec"},
     "bpe": {"merge_tree", "spec", "merging", "training"},
     "renderer": set(),
+    "delta": {"merge_tree", "spec", "merging", "training", "bpe", "renderer"},
     "rollouts": {"merge_tree", "spec", "merging", "training", "bpe", "renderer"},
 }
 OTHERS: dict[str, set[str]] = {"widgets": set(COURSE), "plots": set(COURSE), "cli": {""}}  # "": the package itself, for its version
