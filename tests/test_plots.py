@@ -49,3 +49,8 @@ def test_style_is_not_left_behind():
     assert dict(matplotlib.rcParams) == before
     with matplotlib.rc_context(style(DARK)):
         assert matplotlib.rcParams["figure.facecolor"] == DARK["paper"] != LIGHT["paper"]
+
+
+def test_large_numbers_are_written_out():
+    labels = [label.get_text() for label in plot(line=[0.02] + [5.0] * 5 + [3e7]).figure.axes[0].get_yticklabels()]
+    assert labels == ["0.01", "0.1", "1", "10", "100", "1,000", "10,000", "100,000", "1,000,000", "10,000,000"]

@@ -87,7 +87,7 @@ def _scales(axes: Axes, lengths: Sequence[int], values: Sequence[float], axis: s
     axes.set_xticks(lengths, [f"{length:,}" for length in lengths])
     low, high = 10 ** floor(log10(min(values))), max(values) * 1.3
     ticks = [10.0**k for k in range(-6, 12) if low <= 10.0**k <= high]
-    axes.set_yticks(ticks, [f"{tick:,g}" for tick in ticks])
+    axes.set_yticks(ticks, [f"{tick:,.0f}" if tick >= 1 else f"{tick:g}" for tick in ticks])
     axes.set_ylim(low * 0.8, high)
     axes.minorticks_off()
     axes.set_xlabel(axis)
