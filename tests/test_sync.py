@@ -17,8 +17,9 @@ COURSE = {
     "training": {"merge_tree", "spec"},
     "bpe": {"merge_tree", "spec", "merging", "training"},
     "renderer": set(),
-    "delta": {"merge_tree", "spec", "merging", "training", "bpe", "renderer"},
     "rollouts": {"merge_tree", "spec", "merging", "training", "bpe", "renderer"},
+    "drift": {"merge_tree", "spec", "merging", "training", "bpe", "renderer", "rollouts"},
+    "delta": {"merge_tree", "spec", "merging", "training", "bpe", "renderer", "rollouts", "drift"},
 }
 OTHERS: dict[str, set[str]] = {"widgets": set(COURSE), "plots": set(COURSE), "cli": {""}}  # "": the package itself, for its version
 LEARN = {"ipywidgets", "traitlets", "IPython", "matplotlib", "jupyterlab", "nbformat"}  # what the extra `learn` brings and notebooks use

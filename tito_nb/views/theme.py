@@ -25,7 +25,7 @@ LIGHT = dict(
     pick="#F9C75B", pickline="#E69F00", pickink="#7A4F00",  # chosen now
     m0="#F1F3F4", m1="#D9F0E8", m2="#BDE4D6", m3="#A0D8C4", m4="#83CCB2", m5="#66C0A0", m6="#4AB48F",
     msg="#F1D5E3", msgline="#CC79A7", byt="#E9ECEF", bytline="#858E99", tok="#BDE4D6", tokline="#009E73",
-    good="#00694C",
+    good="#00694C", mito="#D55E00",  # kept; the loop over messages, in plots
 )
 
 # %% ../../nbs/machinery/views/theme.ipynb #theme-dark
@@ -36,7 +36,7 @@ DARK = dict(
     pick="#7C5300", pickline="#F3B13C", pickink="#FFCF7D",
     m0="#232A30", m1="#0F3A30", m2="#10493C", m3="#115848", m4="#126454", m5="#12705D", m6="#11745F",
     msg="#5B2E47", msgline="#CC79A7", byt="#2C343C", bytline="#7F8A96", tok="#10493C", tokline="#009E73",
-    good="#5FD3B0",
+    good="#5FD3B0", mito="#FF8A3D",
 )
 SOURCES = dict(P="prompt", S="sampled", T="tool", C="closed")  # where an id comes from: the letter in its cell, the word in the key
 
@@ -64,7 +64,7 @@ TEXT_PAIRS = [
     *[(ink, ground) for ink in ("soft", "driftink", "pickink", "good") for ground in ("paper", "panel", "wash")],
     ("soft", "byt"),
 ]
-MARK_PAIRS = [("loss", "paper"), ("drift", "paper"), ("line", "paper"), ("pickink", "paper"), ("drift", "wash"), ("loss", "wash")]
+MARK_PAIRS = [("loss", "paper"), ("mito", "paper"), ("drift", "paper"), ("line", "paper"), ("pickink", "paper"), ("drift", "wash"), ("loss", "wash")]
 
 # %% ../../nbs/machinery/views/theme.ipynb #theme-mix-code
 def _mix(front: str, back: str, share: float = 0.9) -> str:
