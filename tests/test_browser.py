@@ -7,6 +7,8 @@ import pytest
 from lab import Desk, desk, serve
 from notebooks import KERNEL, NBS, name, read
 
+from tito_nb.views.drift import SWITCHES
+
 BROKEN_WIDGET = """
 import ipywidgets, traitlets
 class Broken(ipywidgets.DOMWidget):
@@ -110,14 +112,16 @@ def test_what_is_wrong_on_purpose_is_seen(control, visit):
 
 
 class Stepper:
-    "The first merge stepper of a notebook, as a learner meets it: by the names of its controls"
+    "The first stepper of a notebook, as a learner meets it: by the names of its controls"
+    notebook_name, text_label, choice_label, typed_at = "01_spec.ipynb", "Text", "Merge table", "0"
+    labels = ["Text", "Merge table", "Back", "Next", "Play", "Step", "Reset"]
 
     def __init__(self, lab: Desk):
         self.lab, self.page = lab, lab.page
         outputs = lab.page.locator(".jp-OutputArea-output")
         self.output = outputs.filter(has=lab.page.get_by_role("button", name="Next", exact=True)).first
-        self.text = self.output.get_by_label("Text", exact=True)
-        self.table = self.output.get_by_label("Merge table", exact=True)
+        self.text = self.output.get_by_label(self.text_label, exact=True)
+        self.choice = self.output.get_by_label(self.choice_label, exact=True)
         self.step = self.output.get_by_label("Step", exact=True)
 
     def button(self, label: str):
@@ -136,11 +140,11 @@ class Stepper:
         return int(step), int(last)
 
     def wait(self, step: int) -> None:
-        self.output.get_by_text(re.compile(rf"^step {step} of \d+$")).wait_for()
+        self.output.get_by_text(re.compile(rf"^step {step} of \d+(: .*)?$")).wait_for()
         assert int(self.step.input_value()) == step
 
-    def bytes(self) -> str:
-        "What the row of tokens spells"
+    def shown(self) -> str:
+        "What the figure shows of what was typed: here the row of tokens"
         row = self.output.get_by_role("group", name="Tokens and their ids, in order")
         return "".join(row.locator("code").all_inner_texts()).replace("␣", " ")
 
@@ -156,11 +160,21 @@ class Stepper:
         return self.page.evaluate("() => [...window.nb.node.querySelectorAll('.jp-Cell')].flatMap((c, i) => c.offsetHeight ? [] : [i])")
 
 
-@pytest.fixture(scope="module")
-def opened(lab):
-    lab.open("01_spec.ipynb")
+class Theatre(Stepper):
+    notebook_name, text_label, choice_label, typed_at = "04_drift.ipynb", "Tool result", "Sampled ids", "4"
+    labels = ["Sampled ids", "Rollout", "Tool result", *SWITCHES.values(), "Back", "Next", "Play", "Step", "Reset"]
+
+    def shown(self) -> str:
+        "The tool message in the upper lane"
+        cells = "".join(self.output.locator(".cols .T > b").all_inner_texts())
+        return re.fullmatch(r"<\|im_start\|>tool⏎(.*)<\|im_end\|>⏎", cells)[1].replace("␣", " ")
+
+
+@pytest.fixture(scope="module", params=[Stepper, Theatre], ids=["merge", "drift"])
+def opened(lab, request):
+    lab.open(request.param.notebook_name)
     lab.run_all()
-    made = Stepper(lab)
+    made = request.param(lab)
     made.output.click(position={"x": 3, "y": 3})  # its cell is the active one
     yield made
     lab.close()
@@ -206,30 +220,32 @@ def test_stepper_by_keyboard_from_command_mode(stepper, key):
     page.keyboard.press("ArrowUp")
     stepper.wait(2)
     boxes = stepper.output.locator("[tabindex='0'][role=group]")
-    assert boxes.count() >= 2
+    for summary in stepper.output.locator("summary").all():
+        summary.focus()
+        page.keyboard.press(key)
+    assert boxes.count() >= 1 and all(box.is_visible() for box in boxes.all())
     for box in (stepper.step, stepper.text, *boxes.all()):
         box.focus()
         for arrow in ("ArrowLeft", "ArrowRight"):
             page.keyboard.press(arrow)
         assert box.evaluate("e => e === document.activeElement")
-    stepper.table.focus()
-    chosen = stepper.table.input_value()
+    stepper.choice.focus()
+    chosen = stepper.choice.input_value()
     for press in (key, "ArrowDown", "Enter"):  # open the list, go down, choose
         page.keyboard.press(press)
         page.wait_for_timeout(200)
     stepper.settle()
-    assert stepper.table.input_value() != chosen
+    assert stepper.choice.input_value() != chosen
     assert stepper.notebook() == before and stepper.folded() == []
 
 
 def test_every_control_is_reached_by_tab(stepper):
-    stepper.text.focus()
+    stepper.output.get_by_label(stepper.labels[0], exact=True).focus()
     reached = []
-    for _ in range(8):
+    for _ in range(len(stepper.labels) + 1):
         reached.append(stepper.page.evaluate("() => { const e = document.activeElement; return (e.labels && e.labels[0] || e).textContent.trim(); }"))
         stepper.page.keyboard.press("Tab")
-    wanted = ["Text", "Merge table", "Back", "Next", "Play", "Step", "Reset"]
-    assert [label for label in reached if label in wanted] == wanted
+    assert [label for label in reached if label in stepper.labels] == stepper.labels
 
 
 def test_quick_typing_loses_nothing(stepper):
@@ -240,17 +256,17 @@ def test_quick_typing_loses_nothing(stepper):
     stepper.text.press_sequentially(typed)
     stepper.settle()
     assert stepper.text.input_value() == typed
-    stepper.step.fill("0")
+    stepper.step.fill(stepper.typed_at)
     stepper.step.press("Tab")
     stepper.settle()
-    assert stepper.bytes() == typed
+    assert stepper.shown() == typed
 
 
 def test_play_runs_to_the_end_and_stops(stepper):
     last = stepper.at()[1]
     stepper.button("Play").click()
     stepper.button("Pause").wait_for()
-    stepper.output.get_by_text(f"step {last} of {last}", exact=True).wait_for()
+    stepper.output.get_by_text(re.compile(f"^step {last} of {last}(: .*)?$")).wait_for()
     stepper.button("Play").wait_for()
     stepper.settle()
     assert stepper.at() == (last, last)
@@ -285,7 +301,7 @@ def test_stepper_can_be_read(stepper, theme, size, request):
         found = stepper.lab.audit()
         assert found["looked"] and not found["violations"]
         if folder := request.config.getoption("screenshots"):
-            stepper.output.screenshot(path=Path(folder) / f"stepper-{theme.split()[1].lower()}-{size[2]}.png")
+            stepper.output.screenshot(path=Path(folder) / f"{type(stepper).__name__.lower()}-{theme.split()[1].lower()}-{size[2]}.png")
     finally:
         page.set_viewport_size({"width": 1280, "height": 900})
         stepper.lab.theme("JupyterLab Light")
