@@ -7,9 +7,9 @@ from hypothesis import given, settings, strategies as st
 
 from tables import random_table, tables
 from tito_nb import bpe
-from tito_nb.bpe import BpeTokenizer, PretokenizerError, encode, first_noncanonical, is_canonical, segmentations, splits_safely
+from tito_nb.bpe import BpeTokenizer, PretokenizerError, encode, first_noncanonical, inner_pairs, is_canonical, segmentations, splits_safely
 from tito_nb.merge_tree import MergeTable, UnknownToken
-from tito_nb.spec import all_strings, all_tables, all_token_sequences, derivation, ranked_bpe
+from tito_nb.spec import all_strings, all_tables, all_token_sequences, derivation
 
 HELLO = MergeTable([(104, 101), (108, 108), (257, 111), (256, 258)])
 texts = st.text("abc", max_size=24).map(str.encode)
@@ -17,16 +17,6 @@ texts = st.text("abc", max_size=24).map(str.encode)
 
 def words(data):
     return re.findall(rb" ?[^ ]+| ", data)
-
-
-def test_encode_is_the_specification_on_every_small_case():
-    cases = 0
-    for rules in all_tables(b"ab", 3):
-        table = MergeTable(rules)
-        for data in all_strings(b"ab", 5):
-            assert [tuple(encode(table, data))] == ranked_bpe(rules, data), (rules, data)
-            cases += 1
-    assert cases == 30_555
 
 
 @given(tables(b"abc", 30), texts)
@@ -129,10 +119,28 @@ def test_splits_are_exact_on_every_small_case():
 
 
 @given(tables(b"abc", 20), texts, texts)
-def test_a_pair_of_bytes_that_no_token_holds_may_always_be_cut(table, a, b):
-    inside = {table.token_bytes(t)[i : i + 2] for t in range(table.size) for i in range(len(table.token_bytes(t)) - 1)}
-    if a and b and a[-1:] + b[:1] not in inside:
-        assert encode(table, a + b) == encode(table, a) + encode(table, b)
+def test_between_bytes_that_are_no_inner_pair_texts_may_be_cut(table, a, b):
+    inside = {tuple(table.token_bytes(t)[i : i + 2]) for t in range(table.size) for i in range(len(table.token_bytes(t)) - 1)}
+    assert inner_pairs(table) == inside == inner_pairs(MergeTable(table.rules))
+    if a and b and (a[-1], b[0]) not in inside:
+        assert encode(table, a + b) == encode(table, a) + encode(table, b) and splits_safely(table, a, b)
+
+
+def test_inner_pairs_by_hand():
+    assert inner_pairs(HELLO) == {(104, 101), (108, 108), (108, 111), (101, 108)} and inner_pairs(MergeTable([])) == frozenset()
+    with pytest.raises(TypeError, match="table must be a MergeTable.* not list"):
+        inner_pairs([(104, 101)])
+
+
+def test_what_is_noted_with_a_table_changes_no_answer():
+    "Answers for one sequence are kept; those for another, asked before or after, are the same"
+    sequences = [(259,), (256, 258), (104, 256), (108, 108), (256, 257, 111)]
+    fresh = [first_noncanonical(MergeTable(HELLO.rules), tokens) for tokens in sequences]
+    for order in (sequences, sequences[::-1]):
+        table = MergeTable(HELLO.rules)
+        assert {tokens: first_noncanonical(table, tokens) for tokens in order} == dict(zip(sequences, fresh))
+        assert table == HELLO and hash(table) == hash(HELLO)
+    assert fresh == [None, 1, None, 1, 2]
 
 
 # ---- tokenizers
@@ -204,6 +212,32 @@ def test_pieces_must_make_up_the_data(pretokenize, offset):
     with pytest.raises(PretokenizerError, match=f"^byte {offset}: ") as caught:
         BpeTokenizer(HELLO, pretokenize).encode(b"hello")
     assert caught.value.offset == offset
+
+
+def test_pieces_may_be_empty_and_of_a_kind_of_bytes():
+    kind = type("Kind", (bytes,), {})
+    for cut in (lambda data: [b"", data, b""], lambda data: iter([kind(data[:2]), data[2:]]), lambda data: ()):
+        assert BpeTokenizer(HELLO, cut).decode(BpeTokenizer(HELLO, cut).encode(b"hello" if cut(b"hello") else b"")) in (b"hello", b"")
+    with pytest.raises(PretokenizerError, match="^byte 2: a piece must be bytes, not bytearray"):
+        BpeTokenizer(HELLO, lambda data: [data[:2], bytearray(data[2:])]).encode(b"hello")
+
+
+@given(st.lists(st.sampled_from([b"hello", b"hell", b"he", b"\xff", b"", b"hello" * 7, b"l" * bpe.WORD, b"l" * (bpe.WORD + 1)]), max_size=12))
+def test_what_a_tokenizer_remembers_changes_no_answer(found):
+    one = BpeTokenizer(HELLO, lambda data: found, byte_ids=range(255, -1, -1))
+    once = [255 - token if token < 256 else token for piece in found for token in encode(HELLO, piece)]
+    assert one.encode(b"".join(found)) == once == one.encode(b"".join(found))
+
+
+def test_a_tokenizer_remembers_short_pieces_up_to_a_bound(monkeypatch):
+    monkeypatch.setattr(bpe, "REMEMBERED", 3)
+    one, other = (BpeTokenizer(HELLO, lambda data: re.findall(rb"[^ ]+| ", data), byte_ids=ids) for ids in (range(256), range(255, -1, -1)))
+    long = b"l" * (bpe.WORD + 1)
+    assert one.encode(b"a b c d " + long) != other.encode(b"a b c d " + long)  # each has a memory of its own
+    assert one._known.cache_info()[2:] == (3, 3) and one._known.cache_info().misses == 5  # ` `, a, b, c, d; not the long one
+    calls = []
+    monkeypatch.setattr(bpe, "encode", lambda table, piece: calls.append(piece) or encode(table, piece))
+    assert one.encode(b"d d e " + long) == [100, 32, 100, 32, 101, 32, *encode(HELLO, long)] and calls == [b"e", long]
 
 
 @pytest.mark.parametrize("bad", [None, 5, [104], object()])

@@ -214,10 +214,10 @@ EVIDENCE = {
     "one string, two segmentations": "2 and 1 ids spell 'hello'",
     "newline after the end doubled": "1 and 2 newlines at a message border",
     "newlines at the header merge": "2 newlines at a message border, cut otherwise",
-    "closed by another token": "<|im_end|> ends the turn on the sampled side only; <|endoftext|> ends the turn on the retokenized side only",
+    "closed by another token": "<|im_end|> stands at the end of the turn on the sampled side only; <|endoftext|> stands at the end of the turn on the retokenized side only",
     "a thinking tag in content": "<think> is control id 1002 on the retokenized side, and spelled on the other",
-    "spelled as Python": 'both sides spell the JSON value {"a": true}',
-    "thinking dropped": "a thinking block of 19 bytes on the sampled side only",
+    "spelled as Python": 'both sides spell the value {"a": true}',
+    "thinking dropped": "a thinking block of 17 bytes on the sampled side only",
     "another role": "text outside the sampled spans differs",
     "text cut": "the sampled side goes on with ' there'",
     "character cut in two": "2 U+FFFD on the retokenized side only",
@@ -271,7 +271,7 @@ def test_python_spelling_is_json_with_its_words_and_strings():
 @pytest.mark.parametrize("one, other, causes", [
     ("e\u0301", "é", {NO}), ("Ⅷ", "VIII", {NO}), ("a  b", "a b", {NO}), ("do n't", "don't", {NO}), ("it 's", "it's", {NO}), ("Hello !", "Hello!", {NO}), ("a : b", "a: b", {UN}),
     ("\u00a0a", "a", {NO}), ("a\tb", "a b", {NO}), ("ab", "a b", {UN}), ("\u1e69x", "\u1e63\u0307x", {NO}), ("a \n", "a", {NO}), ("a\n\n", "a", {BN}), ("\n\na", "a", {BN}),
-    ("a\nb", "ab", {UN}), ("a b", "a", {TC}), ("a", "a b", {TC}), ("a ", "a", {NO}), ("ab", "cd", {UN}), ("a😀", "a\ufffd", {TC}), ("a😀b", "a\ufffdc", {UN}),
+    ("a\nb", "ab", {UN}), ("a b", "a", {TC}), ("a", "a b", {TC}), ("a ", "a", {NO}), ("ab", "cd", {UN}), ("a😀", "a\ufffd\ufffd", {TC}), ("a😀", "a\ufffd", {UN}), ("é", "\ufffd", {UN}), ("a😀b", "a\ufffdc", {UN}),
     ("<think>x</think>", "", {TC, TR}), ("<think>x</think>a", "<think>y</think>a", {UN}), ("<think>x", "", {TC, TR}),
 ])
 def test_causes_of_a_changed_text(one, other, causes):
@@ -447,11 +447,14 @@ def test_equal_bytes_need_no_comparison(monkeypatch):
 
 @pytest.fixture
 def compared(monkeypatch):
-    "The sizes and the `autojunk` of each comparison that difflib was asked for"
+    "Of each comparison that difflib was asked for: the sizes, the pairs of equal units that it tries, and how many units are left out"
     asked, real = [], drift.SequenceMatcher
 
     def matcher(isjunk, a, b, autojunk):
-        asked.append((len(a), len(b), autojunk))
+        assert not autojunk
+        in_a, in_b = Counter(a), Counter(b)
+        tried = sum(n * in_b[unit] for unit, n in in_a.items() if not isjunk(unit))
+        asked.append((len(a), len(b), tried, sum(map(isjunk, {*a, *b}))))
         return real(isjunk, a, b, autojunk)
 
     monkeypatch.setattr(drift, "SequenceMatcher", matcher)
@@ -464,7 +467,7 @@ def test_one_change_in_many_ids(compared):
     found = explain_drift(TOKENIZER, tokens, other)
     assert [(r.start, r.end, r.other_start, r.other_end) for r in found.regions] == [(50_000, 50_001, 50_000, 50_002)]
     assert (found.lost, found.never_sampled, found.logprobs_misaligned) == (1, 2, len(tokens) - 50_000)
-    assert sum(a * b for a, b, _ in compared) < 100
+    assert sum(a * b for a, b, *_ in compared) < 100
 
 
 def test_changes_far_apart_in_many_ids(compared):
@@ -475,7 +478,7 @@ def test_changes_far_apart_in_many_ids(compared):
         other[i] = 35 if tokens[i] != 35 else 36
     found = explain_drift(TOKENIZER, tokens, other)
     assert [(r.start, r.end, r.other_start, r.other_end) for r in found.regions] == [(i, i + 1, i, i + 1) for i in places]
-    assert sum(a * b for a, b, _ in compared) < 1_000_000_000
+    assert sum(a * b for a, b, *_ in compared) < 1_000_000_000
 
 
 def test_frequent_units_are_left_out_only_in_long_repetitive_text(compared):
@@ -483,13 +486,121 @@ def test_frequent_units_are_left_out_only_in_long_repetitive_text(compared):
     for size, junk in ((limit // 2, False), (limit * 2, True)):
         compared.clear()
         explain_drift(Foreign(), list(b"x" + b"ab " * size + b"y"), list(b"z" + b"ab " * size + b"w"))
-        assert {autojunk for *_, autojunk in compared} >= {junk} and (junk or True not in {autojunk for *_, autojunk in compared})
+        assert any(left_out for *_, left_out in compared) == junk and all(tried <= drift.PATIENCE for _, _, tried, _ in compared)
+
+
+def test_unrelated_texts_of_equally_frequent_words_are_bounded(compared):
+    rng, words = random.Random(0), [f"w{i} " for i in range(150)]
+    one, other = ("".join(rng.choices(words, k=6_000)) for _ in range(2))
+    found = explain_drift(Foreign(), list(one.encode()), list(other.encode()))
+    assert found.regions and all(tried <= drift.PATIENCE for _, _, tried, _ in compared) and any(left_out for *_, left_out in compared)
+
+
+def test_long_runs_and_many_regions_cost_no_square():
+    "Each of these took minutes when a run of blanks, an unclosed string or a message was gone through once for each of its parts"
+    n = 50_000
+    blank = explain_drift(Foreign(), list(b"a" + b"\n" * n), list(b"a"))
+    assert [region.causes for region in blank.regions] == [{Cause.BOUNDARY_NEWLINE}]
+    inside = explain_drift(Foreign(), list(b"a" + b"\n" * n + b"c"), list(b"abc"))
+    assert [region.causes for region in inside.regions] == [{Cause.UNKNOWN}]
+    spaces = explain_drift(Foreign(), list(b"a" + b" " * n), list(b"a"))
+    assert [region.causes for region in spaces.regions] == [{Cause.NORMALISATION}]
+    quotes = explain_drift(Foreign(), list(b"x" + b'\\"' * n), list(b"y" + b'\\"' * n))
+    assert [region.causes for region in quotes.regions] == [{Cause.UNKNOWN}]
+    numbers = list(range(10_000))
+    dumped = explain_drift(Foreign(), list(json.dumps(numbers).encode()), list(json.dumps(numbers, separators=(",", ":")).encode()))
+    assert len(dumped.regions) == 9_999 and dumped.causes == {SP}
 
 
 def test_a_long_object_dumped_anew():
     value = {f"k{i}": [i, f"v{i}", True] for i in range(300)}
     found = explain_drift(TOKENIZER, encoded(json.dumps(value)), encoded(json.dumps(value, separators=(",", ":"))))
     assert found.causes == {SP} and len(found.regions) == 1199  # a region for each white space
+
+
+# ---------------------------------------------------------------- claims that must not be made
+
+
+BYTES = BpeTokenizer(MergeTable([(10, 10)]))
+
+
+@pytest.mark.parametrize("one, other", [
+    ('{"a": 0}', '{"a":{"a":0}}'), ("[[1, 2]]", "[1,2]"), ('["x"]', '[["x" ]]'), ('{"arguments": {"q": 1}}', '{"arguments":{"arguments":{"q":1}}}'), ('[{"a": 1}]', '{"a":1}'),
+])
+def test_a_value_that_was_wrapped_is_another_value(one, other):
+    for a, b in ((one, other), (other, one)):
+        assert Cause.SPELLING not in explain_drift(BYTES, list(a.encode()), list(b.encode())).causes
+        assert Cause.SPELLING not in explain_drift(TOY, turn(a), turn(b)).causes
+
+
+@pytest.mark.parametrize("one, other, same", [
+    ("5", "5.0", True), ("5", "5", None), ("5", "6.0", False), ('{"a": 1} ', '{"a":1} ', True), ("3.14159265358979323846", "3.141592653589793", True),
+    ('{"a": 12345678901234567890}', '{"a":12345678901234567891}', False), ('{"a": 1e400}', '{"a":1e401}', False), ('{"a": 1e400}', '{"a":10e399}', True),
+])
+def test_numbers_are_compared_as_a_program_reads_them(one, other, same):
+    regions = explain_drift(BYTES, list(one.encode()), list(other.encode())).regions
+    assert {Cause.SPELLING in region.causes for region in regions} == ({same} - {None})
+
+
+def test_equal_bytes_are_never_spelled_otherwise():
+    pretty = explain_drift(BYTES, list(b'{\n\n"a": 1}'), [123, 256, *b'"a":1}'])
+    assert [region.causes for region in pretty.regions] == [{Cause.SEGMENTATION}, {Cause.SPELLING}]
+
+
+def test_a_control_id_inside_a_message_is_content():
+    image = lambda *parts: turn(*parts)
+    for one, other, causes in (
+        (image("hello world", IMAGE, "4"), image("hello", IMAGE, "4"), {Cause.UNKNOWN}),
+        (image("hello ", IMAGE, "4"), image("hello", IMAGE, "4"), {Cause.UNKNOWN}),
+        (image(IMAGE, "ok\n\nb"), image(IMAGE, "ok\nb"), {Cause.UNKNOWN}),
+        (image("4", IMAGE), image("4"), {Cause.TRUNCATION}),
+    ):
+        assert explain_drift(TOY, one, other).causes == explain_drift(TOY, other, one).causes == causes, (one, other)
+
+
+def test_message_borders_are_those_of_the_format():
+    tokenizer = BpeTokenizer(MergeTable(RULES), control=CONTROL | {b"<|a|>": 2000, b"<|b|>": 2001})
+    own = ChatFormat("own", b"<|a|>", b"<|b|>", ("user",))
+    one, two = (mito_tokens(tokenizer, [Message("user", text)], own) for text in ("he ", "he"))
+    assert 2001 in one and explain_drift(tokenizer, one, two, chat_format=own).causes == {Cause.NORMALISATION}
+    assert explain_drift(tokenizer, one, two).causes == {Cause.UNKNOWN}
+    spelled = ChatFormat("spelled", b"<|a|>", b"<|b|>", ("user",))
+    one, two = (mito_tokens(TOY, [Message("user", text)], spelled) for text in ("he ", "he"))
+    assert explain_drift(TOY, one, two, chat_format=spelled).causes == {Cause.NORMALISATION} and explain_drift(TOY, one, two).causes == {Cause.UNKNOWN}
+
+
+def test_a_start_that_is_left_over_ends_nothing():
+    [region] = explain_drift(TOY, turn("4", close=(START,)), turn("4", close=())).regions
+    assert region.evidence[-1] == (Cause.CONTROL_TEXT, "<|im_start|> stands at the end of the turn on the sampled side only")
+
+
+def test_an_empty_span_touches_no_region_that_is_not_empty():
+    for span, trained in (((0, 0), 0), ((1, 1), 0), ((3, 3), 0), ((1, 2), 1)):
+        found = explain_drift(BYTES, [97, 98, 99], [100], [span])
+        assert (found.trained, found.never_sampled, found.mask_wrong == 0) == (trained, trained, trained == 0 or found.mask_wrong == 0)
+    assert explain_drift(BYTES, [97], [97, 98], [(1, 1)]).trained == 1  # an empty region is reached by a span that ends there
+
+
+@pytest.mark.parametrize("one, other, rewritten", [
+    ("<think>a</think>4", "<thinking>a</thinking>4", False), ("Use the <think> tag, ok. Yes", "Use the tag, ok. No", False),
+    ("<think>a</think>The <think> tag", "The <think> tag", True), ("<think>one</think><think>two</think>4", "<think>two</think>4", True),
+    ("<think></think>4", "4", True), ("so <think>a b</think> 4", "so 4", True),
+])
+def test_a_thinking_block_is_a_block(one, other, rewritten):
+    for a, b in ((one, other), (other, one)):
+        found = explain_drift(BYTES, list(a.encode()), list(b.encode()))
+        assert any(Cause.TEMPLATE_REWRITE in region.causes for region in found.regions) == rewritten, found.regions
+
+
+@given(st.lists(st.sampled_from([97, 10, 32, 256, HE, LLO, START, END, IMAGE, THINK, EOS, 0xE2]), max_size=8), st.lists(st.sampled_from([97, 10, 32, HELLO, TWO, START, END, IMAGE, EOS, 0x82]), max_size=8))
+@settings(max_examples=400)
+def test_causes_do_not_depend_on_which_side_is_called_sampled(one, other):
+    assert [r.causes for r in explain_drift(TOY, one, other).regions] == [r.causes for r in explain_drift(TOY, other, one).regions]
+
+
+def test_newlines_inside_a_message_on_one_side_are_no_border():
+    assert explain_drift(BYTES, [256, 98], [97, 10, 10, 98]).regions[-1].causes == {Cause.SEGMENTATION}
+    assert explain_drift(BYTES, [97, 10, 10, 98], [256, 98]).regions[-1].causes == {Cause.SEGMENTATION}
 
 
 # ---------------------------------------------------------------- input that is refused
@@ -705,3 +816,23 @@ def test_the_gradient_in_closed_form():
     assert mito == [Fraction(-5, 64), Fraction(15, 64), Fraction(-5, 32), Fraction(15, 256), Fraction(-15, 256)]
     assert sum(tito[:3]) == sum(mito[:3]) == 0 and ab / (a * b) == Fraction(2, 3)
     assert a * (Fraction(1, 3) - (a * Fraction(1, 3) + ab)) < 0  # the answer to exercise 2: weights 1 and 2
+
+
+def test_what_is_no_tokenizer():
+    for ask in (lambda: mode_of(BpeTokenizer), lambda: explain_drift(Foreign, [], []), lambda: mito_tokens(None, [])):
+        with pytest.raises(TypeError, match="a tokenizer with encode, decode and control needed"):
+            ask()
+    for control in ({b"": 97}, {"text": 5}, {b"a": True}, {b"a": None}):
+        odd = Foreign()
+        odd.control = control
+        with pytest.raises(TypeError, match="tokenizer: control must map bytes, not empty, to integers"):
+            explain_drift(odd, [97], [97])
+
+
+def test_numbers_of_too_many_digits_are_refused_by_name():
+    with pytest.raises(InvalidInput, match="^spans, index 0: "):
+        explain_drift(BYTES, [97], [97], [(0, 10**5000)])
+    with pytest.raises(ValueError, match="^p: a probability from 0 to 1 needed"):
+        resegment(BYTES, b"a", 10**5000, random.Random(0))
+    with pytest.raises(TypeError, match="^sampled: "):
+        explain_drift(BYTES, numpy.array(5), [97])

@@ -135,3 +135,32 @@ def test_random_tables_have_one_answer_too():
         data = bytes(rng.choice(b"abcd") for _ in range(rng.randint(0, 30)))
         [end] = ranked_bpe(table.rules, data)
         assert table.decode(end) == data
+
+
+def rank_by_rank(rules, data):
+    "Each rule in turn, wherever it fits, from left to right"
+    tokens = list(data)
+    for rank, pair in enumerate(rules):
+        i = 0
+        while i < len(tokens) - 1:
+            if (tokens[i], tokens[i + 1]) == pair:
+                tokens[i : i + 2] = [256 + rank]
+            i += 1
+    return tokens
+
+
+def test_what_breaks_without_each_clause_of_validity():
+    "The smallest witnesses: rules that a clause forbids, and a program that relies on it"
+    order = ((97, 257), (97, 98))
+    assert [v.clause for v in find_violations(order)] == ["order"]
+    assert ranked_bpe(order, b"aab") == [(256,)] and rank_by_rank(order, b"aab") == [97, 257]
+    unique = ((97, 97), (97, 97))
+    assert [v.clause for v in find_violations(unique)] == ["unique"]
+    assert ranked_bpe(unique, b"aa") == [(256,)] and {pair: 256 + rank for rank, pair in enumerate(unique)}[97, 97] == 257
+    itself = ((97, 256),)
+    assert [v.clause for v in find_violations(itself)] == ["self"]
+    token, spelled = 256, []  # a decoder that trusts the table: what is left to spell never ends
+    for _ in range(1000):
+        spelled, token = spelled + [itself[token - 256][0]], itself[token - 256][1]
+    assert token == 256 and len(spelled) == 1000
+    assert [v.clause for v in find_violations(((97, 300),))] == ["range"] and [v.clause for v in find_violations(((97,),))] == ["shape"]

@@ -457,11 +457,24 @@ def test_any_text_and_tool_result_can_be_passed():
 
 @pytest.mark.parametrize("bad", [
     dict(rollout=256), dict(rollout=True), dict(rollout="13"), dict(source="other"), dict(dropout=1.5), dict(dropout=True), dict(dropout=float("nan")),
-    dict(seed=-1), dict(causes=[Cause.UNKNOWN]), dict(text=5), dict(tool=None),
+    dict(seed=-1), dict(causes=[Cause.UNKNOWN]), dict(causes=[[1]]), dict(text=5), dict(tool=None), dict(source=""), dict(source=[]),
+    dict(seconds="x"), dict(seconds=None), dict(seconds=0), dict(seconds=True), dict(seconds=float("nan")), dict(step="x"), dict(step=True), dict(step=1.5),
 ])
 def test_arguments_are_checked(bad):
     with pytest.raises((ValueError, TypeError)):
         DriftTheatre(**bad)
+
+
+def test_reset_where_the_first_state_is_too_long():
+    for theatre in (DriftTheatre(tool="x" * 65), DriftTheatre(text="x" * 65)):
+        theatre.reset()
+        assert "65 bytes are too many" in theatre.view.value and theatre.frame is None
+
+
+def test_the_caption_agrees_with_the_counters_where_the_loss_stays():
+    theatre = DriftTheatre(text="\n\n", dropout=0.0, causes=[Cause.TRUNCATION], step=2)
+    counts, caption = theatre.frame.counts, theatre.frame.plan.captions[2]
+    assert counts.never_sampled == counts.lost == 0 < counts.misaligned and "2 of 2 log-probabilities sit at another id" in caption
 
 
 def test_play_walks_to_the_end_and_stops():

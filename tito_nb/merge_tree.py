@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['FORMAT', 'VERSION', 'Violation', 'token_id', 'brief', 'check_bytes', 'in_order', 'find_violations',
-           'InvalidMergeTable', 'UnknownToken', 'RankedRules', 'MergeTable', 'table_html', 'check_token', 'spell',
-           'MergeTree', 'same_tree', 'grow', 'draw', 'InvalidTableFile', 'save_table', 'load_table']
+           'InvalidMergeTable', 'UnknownToken', 'RankedRules', 'MergeTable', 'table_html', 'check_token',
+           'check_tokens', 'spell', 'MergeTree', 'same_tree', 'grow', 'draw', 'InvalidTableFile', 'save_table',
+           'load_table']
 
 # %% ../nbs/00_merge_tree.ipynb #tree-imports
 import hashlib, json, os, secrets
@@ -15,6 +16,7 @@ from html import escape
 from operator import index
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 # %% ../nbs/00_merge_tree.ipynb #tree-violation
 @dataclass(frozen=True)
@@ -65,7 +67,10 @@ def in_order(values: object, what: str) -> list:
     "The values of an iterable that has an order and is no text; `TypeError` for anything else"
     if isinstance(values, (str, bytes, bytearray, memoryview, Set, Mapping)) or not isinstance(values, Iterable):
         raise TypeError(f"{what} must be a list or another ordered iterable, not {type(values).__name__}")
-    return list(values)
+    try:
+        return list(values)
+    except TypeError as error:  # an array of no dimension
+        raise TypeError(f"{what}: {error}") from None
 
 # %% ../nbs/00_merge_tree.ipynb #tree-find-violations
 def find_violations(
@@ -124,6 +129,7 @@ class RankedRules:
     rules: tuple[tuple[int, int], ...]  # given as any iterable of pairs of token ids, in rank order
     ranks: Mapping[tuple[int, int], int] = field(init=False, compare=False)  # pair -> rank of its rule
     _spelled: dict[int, bytes] = field(init=False, compare=False)  # token -> bytes, for those that have been asked for
+    _notes: dict[str, Any] = field(init=False, compare=False)  # what later lessons have worked out about the rules, by name
 
     def __post_init__(self) -> None:
         pairs = tuple(_pair(rule) or rule for rule in in_order(self.rules, "rules"))
@@ -132,6 +138,7 @@ class RankedRules:
         object.__setattr__(self, "rules", pairs)
         object.__setattr__(self, "ranks", MappingProxyType({pair: rank for rank, pair in enumerate(pairs)}))
         object.__setattr__(self, "_spelled", {byte: bytes((byte,)) for byte in range(256)})
+        object.__setattr__(self, "_notes", {})
 
     @property
     def size(self) -> int:
@@ -159,7 +166,8 @@ class MergeTable(RankedRules):
 
     def decode(self, tokens: Iterable[int]) -> bytes:
         "The bytes of all `tokens` in a row; `UnknownToken`, with its index, if one is not a token of the table"
-        return b"".join([spell(self, check_token(self, token, i)) for i, token in enumerate(tokens)])
+        known = self._spelled
+        return b"".join([known[token] if token in known else spell(self, token) for token in check_tokens(self, tokens)])
 
     def tree(self, token: int) -> "MergeTree":
         "The merge tree of `token`; `UnknownToken` if the table has no such token"
@@ -201,6 +209,13 @@ def check_token(table: RankedRules, token: object, position: int | None = None) 
     if value is None or not 0 <= value < table.size:
         raise UnknownToken(token, table.size, position)
     return value
+
+def check_tokens(table: RankedRules, tokens: Iterable[int]) -> list[int]:
+    "`tokens` as ints; `UnknownToken` with its index if the table has no such token"
+    ids = list(tokens)
+    if set(map(type, ids)) <= {int} and 0 <= min(ids, default=0) and max(ids, default=0) < table.size:
+        return ids
+    return [check_token(table, token, i) for i, token in enumerate(ids)]
 
 def spell(
     table: MergeTable,

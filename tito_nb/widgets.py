@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['ESCAPE', 'LETTERS', 'WRAP', 'NAMED', 'CORPUS', 'CHOICES', 'GIVEN', 'SOURCES', 'DROPOUTS', 'OWN', 'TOOL', 'QUESTION',
-           'typed', 'typeable', 'as_bytes', 'Controls', 'Stepper', 'refresh', 'show', 'tell', 'guarded', 'tie',
-           'connect', 'toggle', 'words', 'Choice', 'MergeBoxes', 'chosen', 'beside', 'said', 'MergeStepper', 'trace',
-           'choose', 'picture', 'DriftBoxes', 'BoxTooLong', 'taken', 'turn_of', 'DriftTheatre', 'checked_source',
-           'switch_of', 'stage', 'wire', 'put_back', 'theatre_picture']
+           'typed', 'typeable', 'as_bytes', 'positive', 'Controls', 'Stepper', 'refresh', 'show', 'tell', 'guarded',
+           'tie', 'connect', 'toggle', 'words', 'Choice', 'MergeBoxes', 'chosen', 'beside', 'said', 'MergeStepper',
+           'trace', 'choose', 'picture', 'DriftBoxes', 'BoxTooLong', 'taken', 'turn_of', 'DriftTheatre',
+           'checked_source', 'switch_of', 'stage', 'wire', 'put_back', 'theatre_picture']
 
 # %% ../nbs/machinery/widgets.ipynb #widgets-imports
 import asyncio, re
@@ -23,7 +23,7 @@ import traitlets as T
 
 # %% ../nbs/machinery/widgets.ipynb #widgets-imports-floors
 from .drift import Cause, resegment
-from .merge_tree import MergeTable, check_bytes
+from .merge_tree import MergeTable, check_bytes, token_id
 from .renderer import Message
 from .rollouts import load_rollouts
 from .training import train
@@ -65,6 +65,14 @@ def as_bytes(text: str | bytes) -> bytes:
     "UTF-8 of text, and bytes as they are; `TypeError` for anything else"
     return text.encode() if isinstance(text, str) else check_bytes(text)
 
+def positive(name: str, value: object) -> float:
+    "`value`, if it is a finite number above 0; else `TypeError` or `ValueError`"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name}: a number needed, not {type(value).__name__}")
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{name}: a number above 0 needed, not {value!r:.60}")
+    return value
+
 # %% ../nbs/machinery/widgets.ipynb #widgets-controls
 WRAP = dict(display="flex", flex_flow="row wrap")
 NAMED = dict(description_width="initial")  # a control with its whole name
@@ -97,7 +105,7 @@ class Stepper(W.VBox):
     def __init__(self, draw: Callable[[Any], str], css: str, above: Sequence[Any] = (), seconds: float = 0.8):
         "`draw` makes HTML of a frame, `css` are its rules, `above` more controls, `seconds` pass between steps in play"
         super().__init__()
-        self.draw, self.seconds, self.message, self.frames = draw, seconds, "", ()
+        self.draw, self.seconds, self.message, self.frames = draw, positive("seconds", seconds), "", ()
         self.controls, self.view = Controls(), W.HTML(layout=W.Layout(width="auto", max_width="900px"))
         self.children = (W.HTML(f"<style>{theme_css()}{squeeze(css)}</style>", layout=W.Layout(display="none")), *above, self.controls.row, self.view)
         connect(self)
@@ -474,7 +482,7 @@ class DriftTheatre(Stepper):
 def checked_source(source: str | None, own: bool, rollout: int, dropout: float, seed: int) -> str:
     "The name of the source; `ValueError` for one that is not there, and for a number out of bounds"
     names = [name for _, name in SOURCES]
-    source = source or ("own" if own else "recorded")
+    source = ("own" if own else "recorded") if source is None else source
     if source not in names:
         raise ValueError(f"no source {source!r:.60}; there are {', '.join(names)}")
     for name, value, last in (("rollout", rollout, 255), ("seed", seed, 9999)):
@@ -486,7 +494,7 @@ def checked_source(source: str | None, own: bool, rollout: int, dropout: float, 
 
 def switch_of(boxes: DriftBoxes, cause: Cause) -> W.ToggleButton:
     "The switch of a cause; `ValueError` if it has none"
-    if cause not in boxes.switches:
+    if not isinstance(cause, Cause) or cause not in boxes.switches:
         raise ValueError(f"no switch for {cause!r:.60}; there are {', '.join(one.name for one in SWITCHES)}")
     return boxes.switches[cause]
 
@@ -504,6 +512,8 @@ def stage(theatre: DriftTheatre) -> None:
 
 def wire(theatre: DriftTheatre, step: int) -> None:
     "Tie the controls to `stage`"
+    if token_id(step) is None:
+        raise TypeError(f"step: an integer needed, not {type(step).__name__}")
     theatre.wanted = step
     tie(theatre, "text", theatre.boxes.text)
     tie(theatre, "tool", theatre.boxes.tool)
@@ -518,7 +528,7 @@ def put_back(theatre: DriftTheatre) -> None:
     for box, value in theatre.start.items():
         box.value = value
     theatre.held = False
-    stage(theatre)
+    guarded(theatre, lambda: stage(theatre))(None)
 
 def theatre_picture(theatre: DriftTheatre) -> Picture:
     "What stands for the widget where no kernel runs"

@@ -19,7 +19,7 @@ from typing import Any
 # %% ../../nbs/machinery/views/drift.ipynb #theatre-imports-floors
 from ..bpe import Tokenizer
 from ..delta import DeltaTokenizer
-from ..drift import Cause, Drift, explain_drift, mito_tokens
+from ..drift import Cause, Drift, explain_drift, mito_tokens, touched
 from ..renderer import CHATML, ChatFormat, Message, as_message, render
 from .merge import steps_css
 from .theme import SOURCES, Picture, cells, code, figure, key, lead, quoted, runs, table, uid
@@ -224,10 +224,6 @@ def _region_columns(column: Column) -> list[Column]:
         index, other = index + len(above), other + len(below)
     return columns
 
-def _touches(spans: Sequence[tuple[int, int]], start: int, end: int) -> bool:
-    "Does a span share an id with `start` to `end`, or, if that is empty, reach it?"
-    return any(low < end and start < high if start < end else low <= start <= high for low, high in spans)
-
 # %% ../../nbs/machinery/views/drift.ipynb #theatre-columns-all
 def _columns(tokenizer: Tokenizer, scene: _Scene, drift: Drift) -> list[Column]:
     "All columns of a scene"
@@ -240,7 +236,7 @@ def _columns(tokenizer: Tokenizer, scene: _Scene, drift: Drift) -> list[Column]:
     columns, at, other = [], 0, 0
     for region in drift.regions:
         columns += [Column(i, other + i - at, (above(i),), (above(i),), False) for i in range(at, region.start)]
-        loss = _touches(scene.spans, region.start, region.end)
+        loss = touched(scene.spans, region.start, region.end)
         row = tuple(above(i) for i in range(region.start, region.end))
         new = tuple(cell(token, "", loss) for token in scene.mito[region.other_start : region.other_end])
         columns += _region_columns(Column(region.start, region.other_start, row, new, True, region is drift.regions[0]))
@@ -271,10 +267,14 @@ def _parts(parts: Sequence[bytes]) -> str:
 def _never(number: int) -> str:
     return f"{_tokens(number)} that {'was' if number == 1 else 'were'} never sampled"
 
+def _misaligned(drift: Drift) -> str:
+    of = _tokens(drift.sampled_in_spans, "log-probability").replace("ys", "ies")
+    return f"{drift.logprobs_misaligned} of {of} sit{'s' * (drift.logprobs_misaligned == 1)} at another id"
+
 def _change(drift: Drift, spans: Sequence[tuple[int, int]]) -> str:
     "What became what: the first region with ids that were never sampled, else one with sampled ids, else the first"
-    touched = [region for region in drift.regions if _touches(spans, region.start, region.end)]
-    region = next((region for region in touched if region.retokenized), (touched or drift.regions)[0])
+    hit = [region for region in drift.regions if touched(spans, region.start, region.end)]
+    region = next((region for region in hit if region.retokenized), (hit or drift.regions)[0])
     return f"{_parts(region.sampled)} became {_parts(region.retokenized)}"
 
 def _closed_caption(drift: Drift, spans: Sequence[tuple[int, int]]) -> str:
@@ -286,6 +286,8 @@ def _closed_caption(drift: Drift, spans: Sequence[tuple[int, int]]) -> str:
         return f"{change} the gradient lands on {_never(drift.never_sampled)}."
     if drift.lost:
         return f"{change} {drift.lost} of {_tokens(drift.sampled_in_spans, 'sampled token')} {'is' if drift.lost == 1 else 'are'} lost."
+    if drift.logprobs_misaligned:
+        return f"{change} {_misaligned(drift)}."
     return f"{change} the loss stays on what was sampled, but the next prompt is another one."
 
 # %% ../../nbs/machinery/views/drift.ipynb #theatre-captions-all
@@ -300,7 +302,7 @@ def _prompt_caption(drift: Drift) -> str:
     sizes = f"TITO sends {size} ids and MITO {other}:"
     if not drift.logprobs_misaligned:
         return f"{sizes} the loss stays on what was sampled, but the policy goes on from another prompt."
-    return f"{sizes} {drift.logprobs_misaligned} of {_tokens(drift.sampled_in_spans, 'log-probability').replace('ys', 'ies')} sit at another id."
+    return f"{sizes} {_misaligned(drift)}."
 
 def _caption(step: int, drift: Drift, scene: _Scene, new: int) -> str:
     "The sentence of a step that adds `new` ids to the TITO lane"
@@ -345,7 +347,7 @@ def theatre_frames(
     on, known = _checked(causes), [as_message(message) for message in messages]
     loop = _Loop(tokenizer, chat_format, DeltaTokenizer(tokenizer, chat_format).mode == "ids")
     scenes, message = _scenes(loop, known, sampled, Message("tool", tool_result), on)
-    drifts = [explain_drift(tokenizer, scene.tito, scene.mito, scene.spans) for scene in scenes]
+    drifts = [explain_drift(tokenizer, scene.tito, scene.mito, scene.spans, chat_format) for scene in scenes]
     sizes = [len(scene.tito) for scene in scenes]
     new = [size - before for size, before in zip(sizes, [0, *sizes])]
     captions = tuple(_caption(step, drift, scene, n) for step, (drift, scene, n) in enumerate(zip(drifts, scenes, new)))
