@@ -6,10 +6,11 @@ from hypothesis import given, settings, strategies as st
 
 from tito_nb import merging
 from tito_nb.merge_tree import MergeTable
-from tito_nb.merging import Derivation, check_derivation, derive, encode_long, encode_short, encode_textbook
+from tito_nb.merging import Derivation, check_derivation, check_linear, derive, encode_long, encode_short, encode_textbook
 from tito_nb.spec import all_strings, all_tables, derivation, merge_at, ranked_bpe, selected
 
 ENCODERS = [encode_textbook, encode_short, encode_long]
+CHECKERS = [check_derivation, check_linear]
 
 
 def cases(letters, max_rules, max_len):
@@ -148,7 +149,7 @@ def test_other_data_is_refused(function, data):
 
 
 @pytest.mark.parametrize("table", [None, [(97, 98)], ((97, 98),), {(97, 98): 0}, "table", MergeTable], ids=repr)
-@pytest.mark.parametrize("function", [*ENCODERS, derive, check_derivation])
+@pytest.mark.parametrize("function", [*ENCODERS, derive, *CHECKERS])
 def test_other_tables_are_refused(function, table):
     for last in (b"ab", b"", Derivation(b"ab", ((0, 0),), (256,))):
         with pytest.raises(TypeError, match=f"table must be a MergeTable.* not {type(table).__name__}"):
@@ -164,7 +165,7 @@ def test_derivations_of_the_universe(universe):
         assert list(made.tokens) == right and made.data == data
         assert len(made.steps) == len(data) - len(right)
         assert list(made.steps) == sorted(set(made.steps))  # strictly ascending
-        assert check_derivation(table, made)
+        assert check_derivation(table, made) and check_linear(table, made)
         merges += len(made.steps)
     assert merges > 30_000
 
@@ -179,12 +180,12 @@ def every_order(rules, data):
             todo.append((merge_at(tokens, i, 256 + rank), offsets[: i + 1] + offsets[i + 2 :], (*steps, (rank, offsets[i]))))
 
 
-def misjudged(check, max_rules=2, max_len=5):
+def misjudged(check, max_rules=2, max_len=5, letters=b"ab"):
     "How many derivations were offered, and the first that `check` judges otherwise than the specification"
     offered = 0
-    for rules in all_tables(b"ab", max_rules):
+    for rules in all_tables(letters, max_rules):
         table = MergeTable(rules)
-        for data in all_strings(b"ab", max_len):
+        for data in all_strings(letters, max_len):
             states, made = derivation(rules, data), derive(table, data).steps
             for steps, tokens in every_order(rules, data):
                 claims = [(steps, end) for end in sorted({tokens, tuple(data), states[-1]})] + [((*steps, (0, 0)), tokens)]
@@ -200,9 +201,18 @@ def misjudged(check, max_rules=2, max_len=5):
     return offered, None
 
 
-def test_accepted_if_and_only_if_the_specifications():
-    offered, wrong = misjudged(check_derivation)
+@pytest.mark.parametrize("check", CHECKERS)
+def test_accepted_if_and_only_if_the_specifications(check):
+    offered, wrong = misjudged(check)
     assert wrong is None and offered == 19_338
+
+
+@pytest.mark.parametrize(("letters", "max_rules", "max_len", "count"), [
+    (b"ab", 3, 4, 99_584), (b"abc", 2, 4, 68_582), pytest.param(b"ab", 3, 6, None, marks=pytest.mark.deep), pytest.param(b"abc", 2, 6, None, marks=pytest.mark.deep),
+])
+def test_the_linear_checker_accepts_the_specifications_and_nothing_else(letters, max_rules, max_len, count):
+    offered, wrong = misjudged(check_linear, max_rules, max_len, letters)
+    assert wrong is None and offered == (count or offered)
 
 
 @given(inputs())
@@ -210,7 +220,7 @@ def test_accepted_if_and_only_if_the_specifications():
 def test_random_derivations(case):
     table, data = case
     made = derive(table, data)
-    assert check_derivation(table, made) and made.tokens == tuple(encode_textbook(table, data))
+    assert check_derivation(table, made) and check_linear(table, made) and made.tokens == tuple(encode_textbook(table, data))
 
 
 @given(inputs(), st.data())
@@ -224,7 +234,25 @@ def test_a_changed_derivation_is_not_the_specifications(case, data):
     at = data.draw(st.integers(0, len(numbers) - 1))
     numbers[at] += data.draw(st.sampled_from([-256, -1, 1, 2, 10**30]))
     steps = tuple(zip(numbers[: 2 * len(made.steps) : 2], numbers[1 : 2 * len(made.steps) : 2]))
-    assert not check_derivation(table, Derivation(text, steps, tuple(numbers[2 * len(steps) :])))
+    other = Derivation(text, steps, tuple(numbers[2 * len(steps) :]))
+    assert check_derivation(table, other) is check_linear(table, other) is False
+
+
+@given(inputs(), st.data())
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_merges_in_any_order_are_judged_alike(case, data):
+    "Merges chosen at random, often the optimal one, stopped anywhere, with the tokens that they lead to"
+    table, text = case
+    tokens, offsets, steps = tuple(text), list(range(len(text))), []
+    while choices := selected(table.rules, tokens):
+        if data.draw(st.integers(0, 9)) == 0:
+            break
+        rank, i = data.draw(st.sampled_from(choices[:2] if data.draw(st.booleans()) else choices[:1]))
+        steps.append((rank, offsets[i]))
+        tokens = merge_at(tokens, i, 256 + rank)
+        del offsets[i + 1]
+    offered = Derivation(text, tuple(steps), tokens)
+    assert check_linear(table, offered) is check_derivation(table, offered) is (offered == derive(table, text))
 
 
 junk = st.recursive(
@@ -234,35 +262,47 @@ junk = st.recursive(
 )
 
 
-@given(junk, junk)
+@pytest.mark.parametrize("check", CHECKERS)
+@given(steps=junk, tokens=junk)
 @settings(max_examples=400, deadline=None, derandomize=True)
-def test_junk_is_not_the_specifications(steps, tokens):
-    assert check_derivation(MergeTable(((97, 98), (256, 98))), Derivation(b"abb", steps, tokens)) is False
+def test_junk_is_not_the_specifications(check, steps, tokens):
+    assert check(MergeTable(((97, 98), (256, 98))), Derivation(b"abb", steps, tokens)) is False
 
 
+@pytest.mark.parametrize("check", CHECKERS)
+@pytest.mark.parametrize("steps", [((0, -1),), ((0, -2),), ((0, 2),), ((0, 10**30),), ((-1, 0),), ((1, 0),), ((10**30, 0),), ((0, 1),), ((0, 0), (0, 0)), ((0, 0), (0, 1))])
+def test_steps_beside_the_text_are_not_the_specifications(check, steps):
+    for tokens in ((256,), (97, 98), (256, 256), ()):
+        assert check(MergeTable(((97, 98),)), Derivation(b"ab", steps, tokens)) is False
+
+
+@pytest.mark.parametrize("check", CHECKERS)
 @pytest.mark.parametrize("steps", [((True, 0),), ((1, False),), ((1.0, 0),), (("1", 0),), ((1,),), ((1, 0, 0),), ({1: 0},), {(1, 0)}, "ab", 1, None])
-def test_steps_of_another_form(steps):
+def test_steps_of_another_form(check, steps):
     table = MergeTable(((98, 98), (97, 98)))
-    assert check_derivation(table, Derivation(b"ab", ((1, 0),), (257,)))
-    assert check_derivation(table, Derivation(b"ab", steps, (257,))) is False
+    assert check(table, Derivation(b"ab", ((1, 0),), (257,)))
+    assert check(table, Derivation(b"ab", steps, (257,))) is False
 
 
+@pytest.mark.parametrize("check", CHECKERS)
 @pytest.mark.parametrize("tokens", [(True,), (1.0,), b"\x01", "\x01", None, 1, (1, 1), (), {1}, iter([1])], ids=repr)
-def test_tokens_of_another_form(tokens):
+def test_tokens_of_another_form(check, tokens):
     table = MergeTable(())
-    assert check_derivation(table, Derivation(b"\x01", (), (1,)))
-    assert check_derivation(table, Derivation(b"\x01", (), tokens)) is False
+    assert check(table, Derivation(b"\x01", (), (1,)))
+    assert check(table, Derivation(b"\x01", (), tokens)) is False
 
 
-def test_lists_say_the_same_as_tuples():
+@pytest.mark.parametrize("check", CHECKERS)
+def test_lists_say_the_same_as_tuples(check):
     table = MergeTable(((97, 98),))
-    assert check_derivation(table, Derivation(b"ab", [[0, 0]], [256]))  # type: ignore[arg-type]  # as JSON gives it
+    assert check(table, Derivation(b"ab", [[0, 0]], [256]))  # type: ignore[arg-type]  # as JSON gives it
 
 
+@pytest.mark.parametrize("check", CHECKERS)
 @pytest.mark.parametrize("other", [None, (b"ab", ((0, 0),), (256,)), {"data": b"ab"}, Derivation])
-def test_what_is_no_derivation(other):
+def test_what_is_no_derivation(check, other):
     with pytest.raises(TypeError, match=f"derivation must be a Derivation, not {type(other).__name__}"):
-        check_derivation(MergeTable(((97, 98),)), other)
+        check(MergeTable(((97, 98),)), other)
 
 
 def test_a_derivation_is_a_value():
@@ -279,7 +319,7 @@ def test_a_derivation_is_a_value():
 
 # seeded faults: would the universe see them?
 
-NAMES = ["_Waiting", "_sweep", "encode_textbook", "encode_short", "encode_long", "_same_ints", "check_derivation"]
+NAMES = ["_Waiting", "_sweep", "encode_textbook", "encode_short", "encode_long", "_same_ints", "check_derivation", "check_linear", "_two_ints"]
 
 
 def changed(name, old, new):
@@ -353,14 +393,26 @@ CHECKER_FAULTS = {
     "positions for offsets": ("check_derivation", "offsets[choice[1]]", "choice[1]"),
     "the left offset goes": ("check_derivation", "del offsets[i + 1]", "del offsets[i]"),
     "steps beyond the end": ("check_derivation", "if choice is None or", "if choice is not None and"),
+    "linear: any order": ("check_linear", "here <= last or ", ""),
+    "linear: the rank is not looked at": ("check_linear", "key(here[1]) != here", "key(here[1]) is None"),
+    "linear: a lower pair to the left may go": ("check_linear", "(key(left[i]), key(j))", "(key(j),)"),
+    "linear: a lower pair to the right may go": ("check_linear", "(key(left[i]), key(j))", "(key(left[i]),)"),
+    "linear: stopping early is allowed": ("check_linear", "all(key(i) is None for i in rest) and ", ""),
+    "linear: the end is not compared": ("check_linear", " and _same_ints(derivation.tokens, [tokens[i] for i in rest])", ""),
+    "linear: link to the left not mended": ("check_linear", "left[right[j]] = i", "pass"),
+    "linear: link to the right not mended": ("check_linear", ", right[j]\n", ", right[i]\n"),
+    "linear: used-up tokens stay": ("check_linear", "256 + rank, -1,", "256 + rank, tokens[j],"),
     "part of a sequence is enough": ("_same_ints", " or len(value) != len(wanted)", ""),
 }
 
 
 @pytest.mark.parametrize("fault", CHECKER_FAULTS)
 def test_every_order_sees(fault):
-    check = changed(*CHECKER_FAULTS[fault])["check_derivation"]
+    check = changed(*CHECKER_FAULTS[fault])["check_linear" if fault.startswith("linear") else "check_derivation"]
     if fault == "part of a sequence is enough":  # no order of merges shows it: it takes another form
         assert check(MergeTable(()), Derivation(b"a", (), (97, 97))) and not check_derivation(MergeTable(()), Derivation(b"a", (), (97, 97)))
+    elif fault == "linear: the rank is not looked at":  # nor this: merges that are made have the rank of their rule
+        other = Derivation(b"ab", ((1, 0),), (257,))
+        assert check(MergeTable(((97, 98), (98, 98))), other) and not check_linear(MergeTable(((97, 98), (98, 98))), other)
     else:
-        assert misjudged(check)[1] is not None, "this fault goes unnoticed"
+        assert misjudged(check)[1] is not None or misjudged(check, 3, 4)[1] is not None, "this fault goes unnoticed"
