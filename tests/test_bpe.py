@@ -234,10 +234,10 @@ def test_a_tokenizer_remembers_short_pieces_up_to_a_bound(monkeypatch):
     one, other = (BpeTokenizer(HELLO, lambda data: re.findall(rb"[^ ]+| ", data), byte_ids=ids) for ids in (range(256), range(255, -1, -1)))
     long = b"l" * (bpe.WORD + 1)
     assert one.encode(b"a b c d " + long) != other.encode(b"a b c d " + long)  # each has a memory of its own
-    assert one._known.cache_info()[2:] == (3, 3) and one._known.cache_info().misses == 5  # ` `, a, b, c, d; not the long one
+    assert len(one._known) <= 3 and long not in one._known and {b"d", b" "} <= set(one._known) and len(other._known) <= 3
     calls = []
     monkeypatch.setattr(bpe, "encode", lambda table, piece: calls.append(piece) or encode(table, piece))
-    assert one.encode(b"d d e " + long) == [100, 32, 100, 32, 101, 32, *encode(HELLO, long)] and calls == [b"e", long]
+    assert one.encode(b"d d d " + long) == [100, 32, 100, 32, 100, 32, *encode(HELLO, long)] and calls == [long]
 
 
 @pytest.mark.parametrize("bad", [None, 5, [104], object()])

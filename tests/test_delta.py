@@ -1060,3 +1060,26 @@ def test_the_benchmark_compares_equal_ids():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.compare(turns=3)
+
+
+class Plain:
+    "A tokenizer of another make, whose `decode` takes anything for bytes that looks like bytes"
+    control: dict[bytes, int] = {}
+
+    def encode(self, data):
+        return list(data.encode() if isinstance(data, str) else data)
+
+    def decode(self, tokens):
+        return bytes(tokens)
+
+
+def test_a_tokenizer_gets_lists_of_ids():
+    d = DeltaTokenizer(Plain())
+    d.append(Message("user", "hi"))
+    d.open_turn()
+    d.sample(list(b"4<|im_end|>"))
+    assert d.peek().content == b"4"
+    d.close_turn()
+    branch = d.insert(1, Message("tool", "x"))
+    assert d.data == render(d.messages) and d.audit().ok and branch.audit().ok and branch.remove(1).tokens == d.tokens
+    assert DeltaTokenizer.from_tokens(Plain(), d.tokens).messages == d.messages

@@ -92,7 +92,7 @@ def table(markdown: str, head: str) -> list[str]:
     return list(takewhile(lambda line: line.startswith("|"), lines[start:]))
 
 
-@pytest.mark.parametrize("head", ["| lesson |", "| property |"])
+@pytest.mark.parametrize("head", ["| lesson |", "| name |"])
 def test_readme_and_index_say_the_same(head):
     assert table(README, head) == table(prose(ROOT / "nbs/index.ipynb"), head)
 

@@ -20,6 +20,7 @@ COURSE = {
     "rollouts": {"merge_tree", "spec", "merging", "training", "bpe", "renderer"},
     "drift": {"merge_tree", "spec", "merging", "training", "bpe", "renderer", "rollouts"},
     "delta": {"merge_tree", "spec", "merging", "training", "bpe", "renderer", "rollouts", "drift"},
+    "contract": {"merge_tree", "spec", "merging", "training", "bpe", "renderer", "rollouts", "drift", "delta"},
 }
 OTHERS: dict[str, set[str]] = {"widgets": set(COURSE), "plots": set(COURSE), "cli": {""}}  # "": the package itself, for its version
 LEARN = {"ipywidgets", "traitlets", "IPython", "matplotlib", "jupyterlab", "nbformat"}  # what the extra `learn` brings and notebooks use

@@ -5,13 +5,12 @@
 # %% auto #0
 __all__ = ['SHORT', 'REMEMBERED', 'WORD', 'encode', 'segmentations', 'inner_pairs', 'first_noncanonical', 'is_canonical',
            'splits_safely', 'Tokenizer', 'BpeTokenizer', 'checked_parts', 'check_control', 'check_byte_ids',
-           'PretokenizerError', 'pieces', 'piece_ids', 'table_token', 'spell_id', 'spellings', 'first_fault']
+           'PretokenizerError', 'pieces', 'PieceIds', 'table_token', 'spell_id', 'spellings', 'first_fault']
 
 # %% ../nbs/02_bpe.ipynb #bpe-imports
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
-from itertools import compress, pairwise
+from itertools import chain, compress, pairwise
 from operator import index
 from types import MappingProxyType
 from typing import Protocol
@@ -76,32 +75,30 @@ def _border_stays(table: MergeTable, left: int, right: int, limit: int) -> bool:
     return False
 
 # %% ../nbs/02_bpe.ipynb #bpe-inside-code
-def _sound(table: MergeTable, token: int) -> bool:
-    "Is `[token]` canonical? Answers for it and its parts are kept with the table"
-    known, todo = table._notes.setdefault("sound", {}), [token]
+def _unsound(table: MergeTable, tokens: Iterable[int]) -> set[int]:
+    "Those of `tokens` that are not canonical alone. Answers for them and their parts are kept with the table"
+    known, rules = table._notes.setdefault("sound", {}), table.rules
+    asked, todo, parts = set(tokens), list(tokens), set()  # type: set[int], list[int], set[int]
     while todo:
-        current = todo[-1]
-        if current < 256:
-            known[current] = True
-        if current in known:
-            todo.pop()
-            continue
-        left, right = table.rules[current - 256]
-        missing = [part for part in (left, right) if part not in known]
-        todo += missing
-        if not missing:
-            known[todo.pop()] = known[left] and known[right] and _border_stays(table, left, right, current - 256)
-    return known[token]
+        token = todo.pop()
+        if token >= 256 and token not in known and token not in parts:
+            parts.add(token)
+            todo += rules[token - 256]
+    for token in sorted(parts):  # a token after its parts
+        left, right = rules[token - 256]
+        known[token] = known.get(left, True) and known.get(right, True) and _border_stays(table, left, right, token - 256)
+    return {token for token in asked if not known.get(token, True)}
 
 # %% ../nbs/02_bpe.ipynb #bpe-inner-code
 def _edges(table: MergeTable) -> tuple[list[int], list[int], frozenset[tuple[int, int]]]:
     "The first and the last byte of each token, and the inner pairs; found once for each table"
     if "edges" not in check_table(table)._notes:
-        first, last = list(range(256)), list(range(256))
+        first, last, inner = list(range(256)), list(range(256)), set()
         for left, right in table.rules:
+            inner.add((last[left], first[right]))
             first.append(first[left])
             last.append(last[right])
-        table._notes["edges"] = first, last, frozenset((last[left], first[right]) for left, right in table.rules)
+        table._notes["edges"] = first, last, frozenset(inner)
     return table._notes["edges"]
 
 def inner_pairs(
@@ -117,7 +114,7 @@ def first_noncanonical(
 ) -> int | None:
     "The smallest `i` for which `tokens[: i + 1]` is not canonical, None if `tokens` is"
     (first, last, inner), ids = _edges(table), check_tokens(table, tokens)
-    unsound = {token for token in set(ids) if not _sound(table, token)}
+    unsound = _unsound(table, set(ids))
     bytes_at_borders = zip(map(last.__getitem__, ids), map(first.__getitem__, ids[1:]))
     doubtful = set(compress(pairwise(ids), map(inner.__contains__, bytes_at_borders)))
     joined = {pair for pair in doubtful if not _border_stays(table, *pair, len(table.rules))}
@@ -167,7 +164,7 @@ class BpeTokenizer:
     _texts: Mapping[int, bytes] = field(init=False)  # control id -> control text
     _bytes: Sequence[int] = field(init=False)  # the byte of each id below 256
     _spelled: dict[int, bytes] = field(init=False)  # id -> what it spells, for those that have been asked for
-    _known: Callable[[bytes], tuple[int, ...]] = field(init=False)  # `piece_ids` of short pieces, with a memory
+    _known: "PieceIds" = field(init=False)  # piece -> its ids
 
     def __post_init__(self) -> None:
         for name, value in checked_parts(self).items():
@@ -176,8 +173,7 @@ class BpeTokenizer:
     def encode(self, data: bytes | str) -> list[int]:
         "Token ids, never a control id; `str` is taken as UTF-8, and a lone surrogate is a `UnicodeEncodeError` with its position"
         raw = data.encode() if isinstance(data, str) else check_bytes(data)
-        known, once = self._known, partial(piece_ids, self.table, self.byte_ids)
-        return [token for piece in pieces(self, raw) for token in (known(piece) if len(piece) <= WORD else once(piece))]
+        return list(chain.from_iterable(map(self._known.__getitem__, pieces(self, raw))))
 
     def decode(self, tokens: Iterable[int]) -> bytes:
         "The bytes of `tokens`, control ids spelled; `UnknownToken` with its index for an id that the tokenizer does not have"
@@ -204,7 +200,7 @@ def checked_parts(tokenizer: "BpeTokenizer") -> dict[str, object]:
         raise TypeError(f"pretokenize must be a function, not {type(tokenizer.pretokenize).__name__}")
     control, byte_ids = check_control(check_table(tokenizer.table), tokenizer.control), check_byte_ids(tokenizer.byte_ids)
     texts, numbered = {token: text for text, token in control.items()}, tuple(sorted(range(256), key=byte_ids.__getitem__))
-    known = lru_cache(REMEMBERED)(partial(piece_ids, tokenizer.table, byte_ids))
+    known = PieceIds(tokenizer.table, byte_ids)
     return {"control": MappingProxyType(control), "byte_ids": byte_ids, "_texts": texts, "_bytes": numbered,
             "_spelled": {}, "_known": known}
 
@@ -266,11 +262,22 @@ def pieces(
     return found
 
 # %% ../nbs/02_bpe.ipynb #bpe-spell-id
-REMEMBERED, WORD = 1 << 16, 128  # how many pieces a tokenizer remembers with their ids, and the bytes of the longest
+REMEMBERED, WORD = 1 << 15, 256  # how many pieces a tokenizer remembers with their ids, and the bytes of the longest
 
-def piece_ids(table: MergeTable, byte_ids: Sequence[int], piece: bytes) -> tuple[int, ...]:
-    "The ids of one piece"
-    return tuple(byte_ids[token] if token < 256 else token for token in encode(table, piece))
+class PieceIds(dict):
+    "The ids of a piece; those met are remembered, up to a bound, beyond which remembering begins again"
+
+    def __init__(self, table: MergeTable, byte_ids: Sequence[int]):
+        super().__init__()
+        self.table, self.byte_ids = table, byte_ids
+
+    def __missing__(self, piece: bytes) -> tuple[int, ...]:
+        ids = tuple(self.byte_ids[token] if token < 256 else token for token in encode(self.table, piece))
+        if len(piece) <= WORD:
+            if len(self) >= REMEMBERED:
+                self.clear()
+            self[piece] = ids
+        return ids
 
 def table_token(tokenizer: BpeTokenizer, token: int, position: int | None = None) -> int | None:
     "The table's token behind an id, None for a control id; `UnknownToken` for an id that the tokenizer does not have"
@@ -307,14 +314,15 @@ def first_fault(
         ends.append(end)
     borders = iter(ends)
     end = 0  # of the piece that `at` lies in
-    for i, outer in enumerate(tokens):
-        token = table_token(tokenizer, outer)
+    found = [table_token(tokenizer, token) for token in tokens]
+    unsound = _unsound(table, {token for token in found if token is not None})
+    for i, token in enumerate(found):
         if token is None:
             return i
         if at == end:
             end, previous = next(border for border in borders if border > at), None
         at += len(table.token_bytes(token))
-        if at > end or not _sound(table, token):
+        if at > end or token in unsound:
             return i
         if previous is not None and not _border_stays(table, previous, token, len(table.rules)):
             return i

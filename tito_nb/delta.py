@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['KINDS', 'LOSS_OFF', 'TOOL_CALL', 'TURNS', 'FACTS', 'Span', 'Turn', 'Buffer', 'WrongOrder', 'BadSample', 'ForgedTurn',
-           'InsideToken', 'LossyTokenizer', 'machine_ids', 'text_ids', 'header_ids', 'closing_ids', 'message_ids',
-           'TokenParseError', 'parse_ids', 'History', 'TrainingExample', 'mask_of', 'example_of', 'closed_spans',
-           'closed_ids', 'read_messages', 'Turns', 'closed_only', 'open_only', 'encoded', 'append_messages',
-           'open_turn', 'checked_ids', 'checked_logprobs', 'follow', 'take_sample', 'first_control', 'judge',
-           'close_turn', 'join_sampled', 'discard_turn', 'Peek', 'tool_call', 'peek', 'DeltaTokenizer', 'border',
-           'edited', 'cut', 'moved', 'restart', 'adopted', 'message_starts', 'AuditReport', 'lies_end_to_end',
+           'InsideToken', 'LossyTokenizer', 'machine_ids', 'bytes_of', 'text_ids', 'header_ids', 'closing_ids',
+           'message_ids', 'TokenParseError', 'parse_ids', 'History', 'TrainingExample', 'mask_of', 'example_of',
+           'closed_spans', 'closed_ids', 'read_messages', 'Turns', 'closed_only', 'open_only', 'encoded',
+           'append_messages', 'open_turn', 'checked_ids', 'checked_logprobs', 'follow', 'take_sample', 'first_control',
+           'judge', 'close_turn', 'join_sampled', 'discard_turn', 'Peek', 'tool_call', 'peek', 'DeltaTokenizer',
+           'border', 'edited', 'cut', 'moved', 'restart', 'adopted', 'message_starts', 'AuditReport', 'lies_end_to_end',
            'messages_come_back', 'made_of_its_spans', 'made_of', 'made_of_turn', 'borders_are_borders',
            'adopted_starts', 'lengths_agree', 'audit', 'notes_of', 'Cut', 'cut_at_stop']
 
@@ -19,6 +19,7 @@ from array import array
 from collections.abc import Iterable, Mapping, Sequence, Set
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -115,11 +116,15 @@ def machine_ids(ids: Iterable[int]) -> array:
     except (OverflowError, TypeError) as error:
         raise LossyTokenizer(f"ids from 0 to {2**32 - 1} needed: {error}") from None
 
+def bytes_of(tokenizer: Tokenizer, ids: Iterable[int]) -> bytes:
+    "What `ids` spell; the tokenizer gets a list, for some take an array for the bytes in its memory"
+    return tokenizer.decode(list(ids))
+
 def text_ids(tokenizer: Tokenizer, data: bytes) -> array:
     "`data` encoded, if the tokenizer gives it back and used no control id; else `LossyTokenizer`"
     ids = machine_ids(tokenizer.encode(data))
-    if tokenizer.decode(ids) != data:
-        raise LossyTokenizer(f"the tokenizer turns {data!r:.60} into {tokenizer.decode(ids)!r:.60}")
+    if bytes_of(tokenizer, ids) != data:
+        raise LossyTokenizer(f"the tokenizer turns {data!r:.60} into {bytes_of(tokenizer, ids)!r:.60}")
     if used := set(ids) & set(tokenizer.control.values()):
         raise LossyTokenizer(f"the tokenizer encodes {data!r:.60} to the control id {min(used)}")
     return ids
@@ -174,10 +179,10 @@ def parse_ids(
             raise TokenParseError(at, f"the control id {start}")
         if closed == len(ids) or ids[closed] != end:
             raise TokenParseError(closed, f"the control id {end}")
-        role, newline, content = tokenizer.decode(ids[opened + 1 : closed]).partition(chat_format.newline)
+        role, newline, content = bytes_of(tokenizer, ids[opened + 1 : closed]).partition(chat_format.newline)
         if not newline or role not in [known.encode() for known in chat_format.roles]:
             raise TokenParseError(opened + 1, "a role and a newline")
-        if tokenizer.decode(ids[closed + 1 : following]) != chat_format.newline:
+        if bytes_of(tokenizer, ids[closed + 1 : following]) != chat_format.newline:
             raise TokenParseError(closed + 1, "a newline")
         messages.append(Message(role.decode(), content))
         at = following
@@ -211,7 +216,7 @@ class History:
     @property
     def data(self) -> bytes:
         "All bytes, an open turn's included"
-        return self.tokenizer.decode(self._buffer.ids)
+        return bytes_of(self.tokenizer, self._buffer.ids)
 
     @property
     def messages(self) -> list[Message]:
@@ -273,7 +278,7 @@ def read_messages(history: History) -> list[Message]:
     "The closed messages of a history"
     ids = closed_ids(history._buffer)
     if history.mode == "bytes":
-        return parse(history.tokenizer.decode(ids), history.chat_format)
+        return parse(bytes_of(history.tokenizer, ids), history.chat_format)
     return parse_ids(history.tokenizer, ids, history.chat_format)
 
 # %% ../nbs/05_delta.ipynb #delta-turns-code
@@ -653,7 +658,7 @@ def messages_come_back(history: History) -> bool:
     messages, chat_format = read_messages(history), history.chat_format
     whole = lambda m: chat_format.generation_prompt(m.role) + m.content + chat_format.end + chat_format.newline
     data = render(messages, chat_format) if history.mode == "bytes" else b"".join(map(whole, messages))
-    return len(messages) == len(history._buffer.borders) and history.tokenizer.decode(closed_ids(history._buffer)) == data
+    return len(messages) == len(history._buffer.borders) and bytes_of(history.tokenizer, closed_ids(history._buffer)) == data
 
 # %% ../nbs/05_delta.ipynb #delta-audit-spans-code
 def made_of_its_spans(history: History) -> bool:
@@ -678,7 +683,7 @@ def made_of(history: History, mine: list[Span], message: Message) -> bool:
 
 def made_of_turn(history: History, mine: list[Span], closed: bool) -> bool:
     "Can a turn be made of these spans: a generation prompt, what was sampled, and what closing added?"
-    chat_format, decode = history.chat_format, history.tokenizer.decode
+    chat_format, decode = history.chat_format, partial(bytes_of, history.tokenizer)
     ids, tail = [history._buffer.ids[span.start : span.end] for span in mine], chat_format.end + chat_format.newline
     if not ids or mine[0].kind != "prompt" or ids[0] != header_ids(history.tokenizer, chat_format, "assistant"):
         return False
@@ -738,7 +743,7 @@ def notes_of(history: History) -> tuple[str, ...]:
     for span in buffer.spans:
         if span.kind in ("sampled", "replayed") and span.message is None:
             notes.append(f"ids {span.start} to {span.end - 1} were sampled after the end of a turn and kept")
-        added = history.tokenizer.decode(buffer.ids[span.start : span.end]) if span.kind == "closed" else b""
+        added = bytes_of(history.tokenizer, buffer.ids[span.start : span.end]) if span.kind == "closed" else b""
         if span.message is not None and added.startswith(history.chat_format.end) and buffer.reasons[span.message] == "stop":
             notes.append(f"message {span.message}: the finish reason is 'stop', and no end-of-turn token was sampled")
     return tuple(notes)
