@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise
+from math import inf
 
 # %% ../nbs/deeper/merging.ipynb #merging-import-floor
 from .merge_tree import MergeTable, check_bytes, token_id
@@ -139,32 +140,45 @@ def derive(
     steps = tuple(_sweep(table, tokens))
     return Derivation(data, steps, tuple(token for token in tokens if token >= 0))
 
-# %% ../nbs/deeper/merging.ipynb #merging-check-code
-def _same_ints(value: object, wanted: Sequence[int]) -> bool:
-    "Is `value` a tuple or list of the integers `wanted`? True is not 1 here, and nothing raises"
-    if not isinstance(value, (tuple, list)) or len(value) != len(wanted):
-        return False
-    return all(token_id(part) == number for part, number in zip(value, wanted))
+# %% ../nbs/deeper/merging.ipynb #merging-plain-code
+def _ints(value: object) -> tuple[int, ...] | None:
+    "A tuple or list of integers as plain ints; None for anything else. True is not 1 here"
+    if not isinstance(value, (tuple, list)):
+        return None
+    ints = tuple(number for part in value if (number := token_id(part)) is not None)
+    return ints if len(ints) == len(value) else None
 
+def _plain(derivation: object) -> Derivation | None:
+    "`derivation` in tuples of plain ints; None if it holds anything else; `TypeError` if it is no `Derivation`"
+    if not isinstance(derivation, Derivation):
+        raise TypeError(f"derivation must be a Derivation, not {type(derivation).__name__}")
+    if not isinstance(derivation.steps, (tuple, list)):
+        return None
+    pairs = [pair for step in derivation.steps if (pair := _ints(step)) is not None and len(pair) == 2]
+    tokens = _ints(derivation.tokens)
+    if tokens is None or len(pairs) < len(derivation.steps):
+        return None
+    return Derivation(derivation.data, tuple((rank, offset) for rank, offset in pairs), tokens)
+
+# %% ../nbs/deeper/merging.ipynb #merging-check-code
 def check_derivation(
     table: MergeTable,
     derivation: Derivation,  # from anywhere
 ) -> bool:
     "Are the steps of `derivation` the specification's, all of them, and its tokens the end? `TypeError` if it is no `Derivation`"
     check_table(table)
-    if not isinstance(derivation, Derivation):
-        raise TypeError(f"derivation must be a Derivation, not {type(derivation).__name__}")
-    if not isinstance(derivation.steps, (tuple, list)):
+    given = _plain(derivation)
+    if given is None:
         return False
-    tokens, offsets = tuple(derivation.data), list(range(len(derivation.data)))
-    for step in derivation.steps:
+    tokens, offsets = tuple(given.data), list(range(len(given.data)))
+    for step in given.steps:
         choice = optimal(table.rules, tokens)
-        if choice is None or not _same_ints(step, (choice[0], offsets[choice[1]])):
+        if choice is None or step != (choice[0], offsets[choice[1]]):
             return False
         rank, i = choice
         tokens = merge_at(tokens, i, 256 + rank)
         del offsets[i + 1]
-    return optimal(table.rules, tokens) is None and _same_ints(derivation.tokens, tokens)
+    return optimal(table.rules, tokens) is None and tokens == given.tokens
 
 # %% ../nbs/deeper/merging.ipynb #merging-linear-code
 def check_linear(
@@ -172,32 +186,27 @@ def check_linear(
     derivation: Derivation,  # from anywhere
 ) -> bool:
     "What `check_derivation` says, from one look at each pair that comes or goes; `TypeError` if it is no `Derivation`"
-    ranks = check_table(table).ranks
-    if not isinstance(derivation, Derivation):
-        raise TypeError(f"derivation must be a Derivation, not {type(derivation).__name__}")
-    tokens, end, last = list(derivation.data), len(derivation.data), (-1, -1)
+    ranks, given = check_table(table).ranks, _plain(derivation)
+    if given is None:
+        return False
+    tokens, end, last = list(given.data), len(given.data), (-1, -1)
     left, right = list(range(-1, end - 1)), list(range(1, end + 1))
 
-    def key(i: int) -> tuple[int, int] | None:
-        "(rank, offset) of the pair that begins at `i`; None if there is no pair, or no rule for it"
-        rank = ranks.get((tokens[i], tokens[right[i]])) if 0 <= i and right[i] < end else None
-        return None if rank is None else (rank, i)
+    def key(i: int) -> tuple[float, int]:
+        "Rank and offset of the pair that begins at `i`; where none begins, or no rule fits it, the rank is above all"
+        begins = 0 <= i < end and right[i] < end
+        return (ranks.get((tokens[i], tokens[right[i]]), inf) if begins else inf), i
 
-    for step in derivation.steps if isinstance(derivation.steps, (tuple, list)) else [None]:
-        here = _two_ints(step)
-        if here is None or here <= last or not 0 <= here[1] < end or key(here[1]) != here:
+    for step in given.steps:
+        rank, i = step
+        if step <= last or key(i) != step:
             return False
-        rank, i = last = here
         j = right[i]
-        if any(gone is not None and gone < here for gone in (key(left[i]), key(j))):
+        if key(left[i]) < step or key(j) < step:
             return False
         tokens[i], tokens[j], right[i] = 256 + rank, -1, right[j]
         if right[j] < end:
             left[right[j]] = i
+        last = step
     rest = [i for i, token in enumerate(tokens) if token >= 0]
-    return all(key(i) is None for i in rest) and _same_ints(derivation.tokens, [tokens[i] for i in rest])
-
-def _two_ints(value: object) -> tuple[int, int] | None:
-    "A tuple or list of two integers as two ints; None for anything else"
-    pair = [token_id(part) for part in value] if isinstance(value, (tuple, list)) and len(value) == 2 else [None]
-    return None if None in pair else (pair[0], pair[1])  # type: ignore[return-value]
+    return all(key(i) == (inf, i) for i in rest) and given.tokens == tuple(tokens[i] for i in rest)
