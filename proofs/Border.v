@@ -1,5 +1,6 @@
-(* is_canonical without encoding: every token re-encodes to itself and every adjacent pair is
-   compatible, decided by undoing the merges at the border in reverse time order. *)
+(* The walk down the two trees at a border (bpe._border_stays), which decides without encoding whether
+   two tokens stay apart: undo the merges at the border in reverse order of time, and ask each time
+   whether a rule would have joined the pair while it was there. *)
 From Coq Require Import List Arith Lia Bool PeanoNat.
 From TitoNb Require Import Spec Textbook Ranks Cuts Sweep Glue.
 Import ListNotations.
@@ -30,7 +31,7 @@ Fixpoint pair_ok (n : nat) (rs : table) (x y lim : nat) : bool :=
         end
   end.
 
-(* a byte is canonical; token 256 + r is iff its halves are and nothing joins them before r *)
+(* a byte is canonical; token 256 + r is iff its two tokens are and nothing joins them before r *)
 Fixpoint token_ok_fuel (n : nat) (rs : table) (t : token) : bool :=
   match n with
   | 0 => false
@@ -184,8 +185,9 @@ Proof.
 Qed.
 
 (* ------------------------------------------------ from the program to the runs *)
-(* Every border of the side-by-side runs is visited by the walk, with a limit that no crossing
-   merge that could be optimal reaches. *)
+(** Key idea: two runs side by side, in the order of time, show at their border exactly the pairs of
+    tokens that the walk visits when it goes back in time, and the walk's limit is the moment at
+    which such a pair was there last. *)
 Lemma walk_visits rs x y : Valid rs -> forall l m, Both rs x y l m -> Timed rs l m ->
   forall n0 lim0, pair_ok n0 rs x y lim0 = true ->
   forall u z w v, l = u ++ [z] -> m = w :: v ->

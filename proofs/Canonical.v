@@ -1,4 +1,4 @@
-(* The main theorems about is_canonical: it decides encode (decode ts) = ts on valid tables. *)
+(* is_canonical and first_noncanonical: on valid tables they decide encode (decode ts) = ts. *)
 From Coq Require Import List Arith Lia Bool PeanoNat.
 From TitoNb Require Import Spec Textbook Ranks Cuts Sweep Glue Border.
 Import ListNotations.
@@ -55,8 +55,8 @@ Proof.
   - rewrite Em in By. now inversion By.
 Qed.
 
-(* Theorem: two tokens that are canonical on their own are canonical side by side iff they are
-   compatible. *)
+(** B7. On a valid table, for two tokens in range that are each canonical: the walk down their trees
+    accepts the pair iff the pair is canonical. *)
 Theorem compatible_iff : compatible rs x y = true <-> Canonical rs [x; y].
 Proof.
   unfold compatible. split.
@@ -95,7 +95,7 @@ Proof.
       split; [exact A|]. exact (There _ _ q k _ (optimal_r _ _ _ _ _ O) B).
 Qed.
 
-(* a run that ends in the one token 256 + r passed through the two halves of rule r *)
+(* a run that ends in the one token 256 + r passed through the two tokens of rule r *)
 Lemma last_merge rs r p : nth_error rs r = Some p -> forall ts z, Steps rs ts z ->
   z = [256 + r] -> ts = [256 + r] \/ Steps rs ts [fst p; snd p].
 Proof.
@@ -107,7 +107,8 @@ Proof.
   assert (w = []) as -> by congruence. rewrite N in N'. inversion N'; subst. apply Here.
 Qed.
 
-(* Theorem: the token of rank r is canonical iff its halves are and nothing joins them before r *)
+(** B7. On a valid table the token of rank r is canonical iff its two tokens are and the walk finds
+    no rule below r that would have joined them otherwise. *)
 Theorem token_canonical_iff rs r p : Valid rs -> nth_error rs r = Some p ->
   (Canonical rs [256 + r] <->
    Canonical rs [fst p] /\ Canonical rs [snd p] /\
@@ -167,11 +168,13 @@ Proof.
     rewrite !andb_true_iff, (IH (fst p)), (IH (snd p)) by lia. tauto.
 Qed.
 
+(** B7. On a valid table, for an id in range, token_ok decides whether the token is canonical. *)
 Theorem token_ok_iff rs t : Valid rs -> t < 256 + length rs ->
   (token_ok rs t = true <-> Canonical rs [t]).
 Proof. intros V R. apply token_ok_fuel_iff; [exact V | lia | exact R]. Qed.
 
-(* B7: is_canonical ts  iff  encode (decode ts) = ts, for a valid table and ids in range *)
+(** B7. On a valid table, for ids in range: is_canonical, which does not encode, says yes iff
+    encoding what the tokens spell gives the same tokens. *)
 Theorem is_canonical_iff rs ts : Valid rs -> InRange rs ts ->
   (is_canonical rs ts = true <-> encode rs (decode rs ts) = ts).
 Proof.
@@ -246,8 +249,9 @@ Proof.
       * rewrite app_length. cbn. lia.
 Qed.
 
-(* B7: first_noncanonical is None iff the sequence is canonical; otherwise it is the index i such
-   that the first i tokens are canonical and the first i + 1 are not. *)
+(** B7. On a valid table, for ids in range: first_noncanonical returns none iff the sequence is
+    canonical, and otherwise the index i for which the first i tokens are canonical and the first i
+    + 1 are not. *)
 Theorem first_noncanonical_spec rs ts : Valid rs -> InRange rs ts ->
   match first_noncanonical rs ts with
   | None => Canonical rs ts
@@ -265,7 +269,7 @@ Proof.
   - now apply is_canonical_iff.
 Qed.
 
-(* the encoder writes ids in range *)
+(* the encoder writes ids of the table only *)
 Lemma encode_range rs bs : Bytes bs -> InRange rs (encode rs bs).
 Proof.
   intros B. assert (H : RankedBpe rs (initial bs) (encode rs bs))
@@ -277,7 +281,8 @@ Proof.
   assert (r < length rs) by (apply nth_error_Some; congruence). lia.
 Qed.
 
-(* B8 without encoding: cutting between a and b is safe iff the two border tokens fit *)
+(** B8. On a valid table, for byte strings a and b that are not empty: encoding them apart gives the
+    tokens of a ++ b iff the last token of a and the first of b are compatible. *)
 Corollary concat_safe_compatible rs a b u s t v : Valid rs -> Bytes a -> Bytes b ->
   encode rs a = u ++ [s] -> encode rs b = t :: v ->
   (encode rs (a ++ b) = encode rs a ++ encode rs b <-> compatible rs s t = true).

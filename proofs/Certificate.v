@@ -1,7 +1,8 @@
-(* The linear certificate checker.  A certificate lists (rank, byte offset) of every merge.
-   The checker never searches for the best merge: it looks only at the merged pair and its two
-   neighbours.  The model keeps the alive nodes (token, byte offset) in a list; the program keeps
-   them in a linked list, which changes the cost and not the answer. *)
+(* Derivation certificates: the (rank, byte offset) of every merge.  Two checkers:
+   merging.check_linear, which looks only at the merged pair and its two neighbours, and
+   merging.check_derivation, which makes every step anew.  The model keeps the nodes that are alive
+   (token, byte offset) in a list; the program keeps them in a linked list, which changes the cost and
+   not the answer. *)
 From Coq Require Import List Arith Lia Bool PeanoNat.
 From TitoNb Require Import Spec Textbook Ranks Sweep.
 Import ListNotations.
@@ -154,21 +155,6 @@ Definition Alive (rs : table) (s : list node) (j : nat) (k : key) : Prop :=
   exists x y oy, nth_error s j = Some (x, snd k) /\ nth_error s (S j) = Some (y, oy) /\
   rank rs x y = Some (fst k).
 
-Lemma rank_least rs x y r : nth_error rs r = Some (x, y) ->
-  exists q, rank rs x y = Some q /\ q <= r.
-Proof.
-  unfold rank. intros N.
-  assert (G : forall rs r0 r, nth_error rs r = Some (x, y) ->
-              exists q, rank_from rs r0 x y = Some q /\ q <= r0 + r).
-  { clear. induction rs as [|p rs IH]; intros r0 r N; [destruct r; discriminate|].
-    cbn [rank_from]. destruct ((fst p =? x) && (snd p =? y)) eqn:E.
-    - exists r0. split; [reflexivity | lia].
-    - destruct r as [|r].
-      + cbn in N. inversion N; subst. cbn in E. rewrite !Nat.eqb_refl in E. discriminate.
-      + destruct (IH (S r0) r N) as (q & Q & L). exists q. split; [exact Q | lia]. }
-  destruct (G rs 0 r N) as (q & Q & L). exists q. split; [exact Q | lia].
-Qed.
-
 Lemma selected_alive rs s r j : Selected rs (map fst s) r j ->
   exists k, Alive rs s j k /\ fst k <= r.
 Proof.
@@ -301,8 +287,9 @@ Lemma key_lt_le_trans j k l : key_lt j k -> key_le k l -> key_lt j l.
 Proof. unfold key_lt, key_le. lia. Qed.
 
 (* ---------------------------------------------------------------------- soundness *)
-(* If the rest of the certificate is accepted, every alive adjacency comes later than the last
-   accepted key: it must die, and a pair may only die at a key that is not after its own. *)
+(** Key idea: the checker never looks for the best merge. If the rest of a certificate is accepted,
+    every adjacency that is alive comes after the last accepted key: it must be gone at the end, and
+    a pair may only go at a key that is not after its own. *)
 Lemma check_from_sound rs steps : forall last s ts, check_from rs last s steps = Some ts ->
   Ascending s -> (forall j k, Alive rs s j k -> after last k) /\ Derives rs s steps ts.
 Proof.
@@ -345,8 +332,8 @@ Proof.
         pose proof (A j (length u) x (snd k) a o Lj E1 Eu). lia.
 Qed.
 
-(* Theorem: an accepted certificate is a derivation of the specification.  No hypothesis on the
-   table is needed for this direction. *)
+(** B11. For every table: if the linear checker accepts a certificate, its steps are the
+    specification's, all of them and in order, and its tokens are the end. *)
 Theorem check_linear_sound rs bs steps ts : check_linear rs bs steps ts = true ->
   Derives rs (start bs) steps ts /\ BpeSpec rs bs ts.
 Proof.
@@ -357,8 +344,8 @@ Proof.
   rewrite start_tokens in S. exact S.
 Qed.
 
-(* so the certified tokens are what the encoder returns: a checked run needs no trust in the
-   encoder that produced it *)
+(** B11. For every table: tokens with an accepted certificate are the tokens of encode, so a checked
+    run needs no trust in the encoder that made it. *)
 Corollary check_linear_encode rs bs steps ts : check_linear rs bs steps ts = true ->
   encode rs bs = ts.
 Proof. intros H. apply encode_iff_spec. now apply (check_linear_sound rs bs steps). Qed.
@@ -419,7 +406,8 @@ Proof.
       now replace (S (S (length u)) - length u) with 2 by lia.
 Qed.
 
-(* B11: on a valid table the linear checker accepts exactly the derivations of the spec *)
+(** B11. On a valid table the linear checker accepts a certificate iff its steps are the
+    specification's, all of them and in order, and its tokens are the end. *)
 Theorem check_linear_iff rs bs steps ts : Valid rs ->
   (check_linear rs bs steps ts = true <-> Derives rs (start bs) steps ts).
 Proof.
@@ -449,6 +437,8 @@ Proof.
     + exists [], (map fst s). apply DerivesStop. exact (best_none _ _ _ B).
 Qed.
 
+(** B11. On a valid table every byte string has a certificate that the linear checker accepts for
+    the tokens of encode. *)
 Theorem certificate_exists rs bs : Valid rs ->
   exists steps, check_linear rs bs steps (encode rs bs) = true.
 Proof.
@@ -457,3 +447,102 @@ Proof.
   pose proof (derives_ranked rs _ _ _ D) as S. rewrite start_tokens in S.
   assert (E : encode rs bs = ts) by (apply encode_iff_spec; exact S). rewrite E. exact D.
 Qed.
+
+(* ------------------------------------------------------------ the replaying checker *)
+(* merging.check_derivation: make every step anew, with the specification's own choice *)
+Definition merge_node (i t : nat) (s : list node) : list node :=
+  match nth_error s i with
+  | Some (_, o) => firstn i s ++ (t, o) :: skipn (i + 2) s
+  | None => s
+  end.
+
+Fixpoint replay (rs : table) (s : list node) (steps : list key) : option (list token) :=
+  match steps with
+  | [] => match best rs 0 (map fst s) with None => Some (map fst s) | Some _ => None end
+  | (r', o') :: rest =>
+      match best rs 0 (map fst s) with
+      | None => None
+      | Some (r, i) =>
+          match nth_error s i with
+          | None => None
+          | Some (_, o) => if (r' =? r) && (o' =? o)
+                           then replay rs (merge_node i (256 + r) s) rest else None
+          end
+      end
+  end.
+Definition check_replay (rs : table) (bs : list nat) (steps : list key) (ts : list token) : bool :=
+  match replay rs (start bs) steps with
+  | None => false
+  | Some ts' => if list_eq_dec Nat.eq_dec ts' ts then true else false
+  end.
+
+Lemma merge_node_at u a o n w t : merge_node (length u) t (u ++ (a, o) :: n :: w) = u ++ (t, o) :: w.
+Proof.
+  unfold merge_node. rewrite nth_error_app2, Nat.sub_diag by lia. cbn [nth_error].
+  rewrite firstn_app, firstn_all, Nat.sub_diag, firstn_O, app_nil_r. f_equal. f_equal.
+  rewrite skipn_app, skipn_all2 by lia. replace (length u + 2 - length u) with 2 by lia. reflexivity.
+Qed.
+
+Lemma app_inj_pivot_length {A} (u u' : list A) x x' w w' : length u = length u' ->
+  u ++ x :: w = u' ++ x' :: w' -> u = u' /\ x = x' /\ w = w'.
+Proof.
+  revert u'. induction u as [|a u IH]; intros [|a' u'] L E; cbn in L; try discriminate.
+  - inversion E. auto.
+  - cbn in E. inversion E; subst. destruct (IH u') as (-> & -> & ->); auto.
+Qed.
+
+Lemma replay_iff rs steps : forall s ts, replay rs s steps = Some ts <-> Derives rs s steps ts.
+Proof.
+  induction steps as [|[r' o'] steps IH]; intros s ts; cbn [replay].
+  - destruct (best rs 0 (map fst s)) as [[r i]|] eqn:B.
+    + split; [discriminate|]. intros D. inversion D; subst. exfalso.
+      exact (H _ _ (proj1 (best_optimal _ _ _ _ B))).
+    + split.
+      * intros H. inversion H; subst. apply DerivesStop. exact (best_none _ _ _ B).
+      * intros D. now inversion D.
+  - destruct (best rs 0 (map fst s)) as [[r i]|] eqn:B.
+    + pose proof (best_optimal _ _ _ _ B) as O. pose proof (proj1 O) as ([a b] & N & [E1 E2]).
+      cbn [fst snd] in E1, E2. rewrite nth_error_map in E1, E2.
+      destruct (nth_error s i) as [[a' o]|] eqn:F1; [|discriminate].
+      destruct (nth_error s (S i)) as [[b' ob]|] eqn:F2; [|discriminate].
+      cbn in E1, E2. inversion E1; inversion E2; subst a' b'.
+      apply nth_error_split in F1 as (u & w0 & -> & Lu). subst i.
+      rewrite nth_error_app2 in F2 by lia. replace (S (length u) - length u) with 1 in F2 by lia.
+      cbn in F2. destruct w0 as [|n0 w]; [discriminate|]. inversion F2; subst n0.
+      rewrite merge_node_at. split.
+      * destruct ((r' =? r) && (o' =? o)) eqn:E; [|discriminate]. intros H.
+        apply andb_prop in E as [A1 A2]. apply Nat.eqb_eq in A1, A2. subst r' o'.
+        apply DerivesStep; [exact N | exact O | now apply IH].
+      * intros D. inversion D as [|u' a1 o1 b1 ob1 w1 r1 st1 ts1 N1 O1 D1 Es]; subst.
+        rewrite Es in O1. destruct (optimal_unique _ _ _ _ _ _ O O1) as [<- L].
+        apply app_inj_pivot_length in Es as (-> & Ea & Ew); [|now symmetry].
+        inversion Ea; inversion Ew; subst. rewrite !Nat.eqb_refl. cbn [andb]. now apply IH.
+    + split; [discriminate|]. intros D.
+      inversion D as [|u' a1 o1 b1 ob1 w1 r1 st1 ts1 N1 O1 D1 Es]; subst. exfalso.
+      exact (best_none _ _ _ B _ _ (proj1 O1)).
+Qed.
+
+(** B11. For every table the replaying checker accepts a derivation certificate iff its steps are
+    the specification's, all of them and in order, and its tokens are the end. *)
+Theorem check_replay_iff rs bs steps ts :
+  check_replay rs bs steps ts = true <-> Derives rs (start bs) steps ts.
+Proof.
+  unfold check_replay. rewrite <- replay_iff. destruct (replay rs (start bs) steps) as [ts'|].
+  - destruct (list_eq_dec Nat.eq_dec ts' ts) as [->|N]; split; intros H; try congruence; discriminate.
+  - split; discriminate.
+Qed.
+
+Lemma derives_length rs s steps ts : Derives rs s steps ts -> length steps + length ts = length s.
+Proof.
+  induction 1 as [s H|u a o b ob w r steps ts N O H IH]; [cbn; now rewrite map_length|].
+  rewrite app_length in *. cbn [length] in *. lia.
+Qed.
+
+Lemma start_length bs : length (start bs) = length bs.
+Proof. unfold start. rewrite combine_length, seq_length. lia. Qed.
+
+(** B3. Every derivation of the specification makes as many merges as there are bytes less the
+    tokens that are left. *)
+Theorem merges_are_bytes_less_tokens rs bs steps ts :
+  Derives rs (start bs) steps ts -> length steps + length ts = length bs.
+Proof. intros D. rewrite <- (start_length bs). exact (derives_length _ _ _ _ D). Qed.

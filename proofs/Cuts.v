@@ -1,8 +1,9 @@
-(* Where may a BPE text be cut?  All statements for valid tables. *)
+(* Where a text may be cut.  All statements are for valid tables. *)
 From Coq Require Import List Arith Lia Bool PeanoNat.
 From TitoNb Require Import Spec Textbook.
 Import ListNotations.
 
+(* no token spells nothing *)
 Definition NE (rs : list (nat*nat)) (ts : list nat) := Forall (fun t => decode1 rs t <> []) ts.
 
 Lemma ne_bytes rs bs : Bytes bs -> NE rs bs.
@@ -30,7 +31,8 @@ Proof.
   rewrite (decode1_rule _ _ _ V Np). intros E. apply app_eq_nil in E as [E _]. contradiction.
 Qed.
 
-(* boundaries only disappear: a cut of the result is a cut of the start *)
+(** Key idea: borders only disappear. A place between tokens of the result was between tokens all
+    the time. *)
 Lemma cut_back rs ts ts' : Valid rs -> RankedBpe rs ts ts' ->
   forall l' r', ts' = l' ++ r' ->
   exists l r, ts = l ++ r /\ decode rs l = decode rs l' /\ decode rs r = decode rs r'.
@@ -104,7 +106,8 @@ Proof.
   now rewrite <- app_assoc.
 Qed.
 
-(* T1: the run splits at every token boundary of its result *)
+(** B8. On a valid table: where the result of a run has a token border, the run is two runs, one on
+    each side. *)
 Theorem split_at_boundary rs ts ts' : Valid rs -> RankedBpe rs ts ts' -> NE rs ts ->
   forall l r l' r', ts = l ++ r -> ts' = l' ++ r' -> decode rs l = decode rs l' ->
   RankedBpe rs l l' /\ RankedBpe rs r r'.
@@ -176,7 +179,8 @@ Proof.
       * right. split; [exact Z1 | lia].
 Qed.
 
-(* encoding is compositional at a cut exactly when the cut is a token boundary of the whole *)
+(** B8. On a valid table, for byte strings a and b: encoding them apart gives the tokens of a ++ b
+    iff a ends at a token border of encode (a ++ b). *)
 Theorem concat_safe_iff rs a b : Valid rs -> Bytes a -> Bytes b ->
   (encode rs (a ++ b) = encode rs a ++ encode rs b <->
    exists l r, encode rs (a ++ b) = l ++ r /\ decode rs l = a).
@@ -191,7 +195,8 @@ Proof.
     apply encode_iff_spec in S1, S2. now rewrite E, S1, S2.
 Qed.
 
-(* a token is canonical on its own whenever it occurs in canonical output; so is every slice of it *)
+(** B10. On a valid table every slice of what encode returns is returned for the bytes that it
+    spells. *)
 Corollary slice_canonical rs bs x y z : Valid rs -> Bytes bs -> encode rs bs = x ++ y ++ z ->
   encode rs (decode rs y) = y.
 Proof.
@@ -207,7 +212,7 @@ Proof.
   apply encode_iff_spec. exact S3.
 Qed.
 
-(* ---- a local, checkable sufficient condition: no token of the vocabulary contains bytes x y side by side *)
+(* -------------------------------------- bytes that no token holds side by side *)
 Definition Infix (x y : nat) (s : list nat) := exists u v, s = u ++ x :: y :: v.
 Definition SafePair (rs : list (nat*nat)) (x y : nat) := forall t, ~ Infix x y (decode1 rs t).
 
@@ -246,6 +251,8 @@ Proof.
       * split; [reflexivity|]. rewrite F, <- app_assoc in E. apply app_inv_head in E. symmetry. exact E.
 Qed.
 
+(** B9. On a valid table: if no token spells the bytes x y side by side, a text may be cut between
+    them; encoding the two sides apart gives the tokens of the whole. *)
 Theorem safe_pair_concat rs a x y b : Valid rs -> Bytes (a ++ [x]) -> Bytes (y :: b) ->
   SafePair rs x y ->
   encode rs ((a ++ [x]) ++ y :: b) = encode rs (a ++ [x]) ++ encode rs (y :: b).

@@ -1,7 +1,8 @@
-(* The delta tokenizer: an append-only array of ids, described by segments of four kinds.
-   A sampled turn keeps the ids of the model verbatim; closing adds only the missing tail. *)
+(* The delta tokenizer (tito_nb.delta, bytes mode): ids that are only appended to, described by
+   stretches of several kinds.  A sampled turn keeps the ids of the model verbatim; closing adds only
+   what is missing of its end.  Log-probabilities are not modelled. *)
 From Coq Require Import List Arith Lia Bool PeanoNat.
-From TitoNb Require Import Spec Render.
+From TitoNb Require Import Spec Render Close.
 Import ListNotations.
 
 Local Opaque header.
@@ -19,87 +20,13 @@ Proof.
   cbn [app] in E. apply length_zero_iff_nil. lia.
 Qed.
 
-(* ------------------------------------------------------------- closing a turn *)
-(* What the sampled bytes say, and the bytes still missing for a whole frame.
-   None is the typed error: the bytes stop inside a spelled delimiter, or spell another one. *)
-Definition close_tail (b : list nat) : option (list nat * list nat) :=
-  match break_mark b with
-  | None => match unescape b with
-            | Some c => Some (c, FRAME_END)
-            | None => None
-            end
-  | Some (body, rest) =>
-      match unescape body with
-      | None => None
-      | Some c => if list_eq_dec Nat.eq_dec rest IM_END then Some (c, [NL])
-                  else if list_eq_dec Nat.eq_dec rest FRAME_END then Some (c, [])
-                  else None
-      end
-  end.
-
-Definition Tail (t : list nat) : Prop := t = FRAME_END \/ t = [NL] \/ t = [].
-
-Lemma im_end_marked c : break_mark (escape c ++ IM_END) = Some (escape c, IM_END).
-Proof. exact (break_mark_app (escape c) (skipn 2 IM_END) (escape_no_mark c)). Qed.
-
-Lemma frame_end_marked c : break_mark (escape c ++ FRAME_END) = Some (escape c, FRAME_END).
-Proof. exact (break_mark_app (escape c) (skipn 2 FRAME_END) (escape_no_mark c)). Qed.
-
-(* D5: closing succeeds with (content, tail) iff the sampled bytes and the tail make up exactly the
-   rest of a frame, the tail being one of <|im_end|> newline, newline, nothing. *)
-Theorem close_tail_iff b c t :
-  close_tail b = Some (c, t) <-> b ++ t = escape c ++ FRAME_END /\ Tail t.
-Proof.
-  unfold close_tail, Tail. split.
-  - destruct (break_mark b) as [[body rest]|] eqn:B.
-    + destruct (unescape body) as [c'|] eqn:U; [|discriminate].
-      apply break_mark_some in B as [-> _]. apply unescape_sound in U. subst body.
-      destruct (list_eq_dec Nat.eq_dec rest IM_END) as [->|_].
-      { intros H. inversion H; subst. unfold FRAME_END. rewrite app_assoc. auto. }
-      destruct (list_eq_dec Nat.eq_dec rest FRAME_END) as [->|_]; [|discriminate].
-      intros H. inversion H; subst. rewrite app_nil_r. auto.
-    + destruct (unescape b) as [c'|] eqn:U; [|discriminate]. intros H. inversion H; subst.
-      apply unescape_sound in U. subst b. auto.
-  - intros [E [-> | [-> | ->]]].
-    + apply app_inv_tail in E. subst b.
-      destruct (break_mark (escape c)) as [[body rest]|] eqn:B.
-      * exfalso. apply break_mark_some in B as [B (v & ->)].
-        apply (escape_no_mark c). exists body, v. exact B.
-      * now rewrite unescape_escape.
-    + unfold FRAME_END in E. rewrite app_assoc in E. apply app_inv_tail in E. subst b.
-      rewrite im_end_marked, unescape_escape.
-      destruct (list_eq_dec Nat.eq_dec IM_END IM_END); [reflexivity | contradiction].
-    + rewrite app_nil_r in E. subst b. rewrite frame_end_marked, unescape_escape.
-      destruct (list_eq_dec Nat.eq_dec FRAME_END IM_END) as [F|_]; [discriminate F|].
-      destruct (list_eq_dec Nat.eq_dec FRAME_END FRAME_END); [reflexivity | contradiction].
-Qed.
-
-(* the tail and the content are determined by the sampled bytes *)
-Corollary close_tail_unique b c t c' t' :
-  b ++ t = escape c ++ FRAME_END -> Tail t -> b ++ t' = escape c' ++ FRAME_END -> Tail t' ->
-  c = c' /\ t = t'.
-Proof.
-  intros E T E' T'. assert (A := proj2 (close_tail_iff b c t) (conj E T)).
-  assert (B := proj2 (close_tail_iff b c' t') (conj E' T')). rewrite A in B. now inversion B.
-Qed.
-
-(* every body without "<|" can be closed: with no delimiter, with one, with one and the newline *)
-Corollary close_tail_accepts body : ~ Mark body -> exists c, escape c = body /\
-  close_tail body = Some (c, FRAME_END) /\
-  close_tail (body ++ IM_END) = Some (c, [NL]) /\
-  close_tail (body ++ FRAME_END) = Some (c, []).
-Proof.
-  intros N. destruct (escape_onto body N) as (c & E & _). exists c. subst body.
-  split; [reflexivity|]. repeat split; apply close_tail_iff; unfold Tail.
-  - auto.
-  - split; [|auto]. unfold FRAME_END. now rewrite app_assoc.
-  - split; [|auto]. now rewrite app_nil_r.
-Qed.
-
 (* --------------------------------------------------------------------- the state *)
-Inductive kind := Rendered | Prompt | Sampled | Closed.
+Inductive kind := Context | Rendered | Prompt | Sampled | Closed | Replayed.
 Definition sampled_kind (k : kind) : bool := match k with Sampled => true | _ => false end.
+Definition replayed_kind (k : kind) : bool := match k with Replayed => true | _ => false end.
+(* a stretch of ids of one origin *)
 Record seg := Seg { skind : kind; sids : list token }.
+(* a closed message, with the stretches that make it up *)
 Record frame := Frame { fmsg : message; fsegs : list seg }.
 Record turn := Turn { trole : role; tprompt : list token; tsampled : list token }.
 Record state := State { done : list frame; opened : option turn }.
@@ -117,27 +44,57 @@ Definition ids (s : state) : list token := seg_ids (segs s).
 Definition messages (s : state) : list message := map fmsg (done s).
 Definition seg_mask (g : seg) : list bool := repeat (sampled_kind (skind g)) (length (sids g)).
 Definition mask (s : state) : list bool := flat_map seg_mask (segs s).
+(* 1 where ids were sampled in another context: to be scored anew, no loss *)
+Definition seg_score (g : seg) : list bool := repeat (replayed_kind (skind g)) (length (sids g)).
+Definition score_mask (s : state) : list bool := flat_map seg_score (segs s).
 Fixpoint spans_from (o : nat) (l : list seg) : list (kind * nat * nat) :=
   match l with
   | [] => []
   | g :: l' => (skind g, o, o + length (sids g)) :: spans_from (o + length (sids g)) l'
   end.
-Definition spans (s : state) := spans_from 0 (segs s).
+(* a stretch without ids is no span *)
+Definition spans (s : state) : list (kind * nat * nat) :=
+  filter (fun p => match p with (_, a, b) => a <? b end) (spans_from 0 (segs s)).
+Definition has_ids (g : seg) : bool := match sids g with [] => false | _ => true end.
 Definition slice (a b : nat) (l : list token) : list token := firstn (b - a) (skipn a l).
+(* what was sampled and has loss 1, one list for each turn *)
 Definition completions (s : state) : list (list token) :=
   map sids (filter (fun g => sampled_kind (skind g)) (segs s)).
 
 (* --------------------------------------------------------------- the operations *)
 Inductive op :=
-| Append (m : message)            (* system, user, tool: encode the frame *)
+| Append (m : message)            (* any role: encode the message *)
 | OpenTurn (r : role)             (* the generation prompt *)
 | Sample (g : list token)         (* the model's ids, verbatim, as often as wanted *)
 | CloseTurn                       (* add what is missing, loss 0 *)
-| Insert (k : nat) (m : message)  (* edit the past *)
+| Discard                         (* take the open turn back *)
+| Insert (k : nat) (m : message)  (* edit the past; with no turn open *)
 | Remove (k : nat).
 
 Definition given (m : message) : frame :=
   Frame m [Seg Rendered (enc (render1 m))].
+
+(* the bytes after the first end delimiter *)
+Fixpoint after_end (s : list nat) : option (list nat) :=
+  match s with
+  | [] => None
+  | _ :: s' => match strip IM_END s with Some r => Some r | None => after_end s' end
+  end.
+
+(* delta.follow: after the end of the turn nothing may come but the newline, as one id *)
+Fixpoint follow (data : list nat) (g : list token) : bool :=
+  match g with
+  | [] => true
+  | t :: g' =>
+      match after_end data with
+      | Some r => if list_eq_dec Nat.eq_dec (r ++ dec [t]) [NL] then true else false
+      | None => true
+      end && follow (data ++ dec [t]) g'
+  end.
+
+(* what was sampled to the right of an edit was never sampled in its new context *)
+Definition replay_seg (g : seg) : seg := Seg (if sampled_kind (skind g) then Replayed else skind g) (sids g).
+Definition replay_frame (f : frame) : frame := Frame (fmsg f) (map replay_seg (fsegs f)).
 
 (* None is a typed error; the state is then unchanged, because no new state is returned *)
 Definition step (s : state) (o : op) : option state :=
@@ -145,7 +102,8 @@ Definition step (s : state) (o : op) : option state :=
   | Append m, None => Some (State (done s ++ [given m]) None)
   | OpenTurn r, None => Some (State (done s) (Some (Turn r (enc (header r)) [])))
   | Sample g, Some t =>
-      Some (State (done s) (Some (Turn (trole t) (tprompt t) (tsampled t ++ g))))
+      if follow (dec (tsampled t)) g
+      then Some (State (done s) (Some (Turn (trole t) (tprompt t) (tsampled t ++ g)))) else None
   | CloseTurn, Some t =>
       match close_tail (dec (tsampled t)) with
       | None => None
@@ -154,12 +112,15 @@ Definition step (s : state) (o : op) : option state :=
                  [Seg Prompt (tprompt t); Seg Sampled (tsampled t); Seg Closed (enc tail)]])
                 None)
       end
-  | Insert k m, o =>
+  | Discard, Some t => Some (State (done s) None)
+  | Insert k m, None =>
       if k <=? length (done s)
-      then Some (State (firstn k (done s) ++ given m :: skipn k (done s)) o) else None
-  | Remove k, o =>
+      then Some (State (firstn k (done s) ++ given m :: map replay_frame (skipn k (done s))) None)
+      else None
+  | Remove k, None =>
       if k <? length (done s)
-      then Some (State (firstn k (done s) ++ skipn (S k) (done s)) o) else None
+      then Some (State (firstn k (done s) ++ map replay_frame (skipn (S k) (done s))) None)
+      else None
   | _, _ => None
   end.
 
@@ -174,6 +135,7 @@ Definition OpOk (o : op) : Prop :=
   match o with Append m | Insert _ m => Bytes (content m) | _ => True end.
 
 (* -------------------------------------------------------- the three views agree *)
+(* the ids of a closed message decode to its rendering *)
 Definition Sound (f : frame) : Prop :=
   dec (seg_ids (fsegs f)) = render1 (fmsg f).
 Definition Inv (s : state) : Prop :=
@@ -193,12 +155,6 @@ Proof.
   apply dec_enc. apply bytes_render1. exact B.
 Qed.
 
-Lemma tail_bytes t : Tail t -> Bytes t.
-Proof.
-  intros [-> | [-> | ->]]; [apply bytes_frame_end | | apply Forall_nil].
-  unfold Bytes, NL. constructor; [lia | apply Forall_nil].
-Qed.
-
 Lemma closed_sound t c tail : dec (tprompt t) = header (trole t) ->
   close_tail (dec (tsampled t)) = Some (c, tail) ->
   Sound (Frame (Msg (trole t) c)
@@ -210,41 +166,47 @@ Proof.
   now rewrite E.
 Qed.
 
+Lemma replay_ids l : seg_ids (map replay_seg l) = seg_ids l.
+Proof. induction l as [|g l IH]; [reflexivity|]. unfold seg_ids in *. cbn [map flat_map]. now rewrite IH. Qed.
+
+Lemma replay_sound fs : Forall Sound fs -> Forall Sound (map replay_frame fs).
+Proof.
+  induction 1 as [|f fs S _ IH]; [constructor|]. constructor; [|exact IH].
+  unfold Sound, replay_frame in *. cbn [fsegs fmsg]. now rewrite replay_ids.
+Qed.
+
+(** Key idea: every operation writes whole stretches of ids whose bytes are known, so it is enough
+    to keep, message by message, that the ids decode to the rendering. *)
 Lemma inv_step s o s' : OpOk o -> Inv s -> step s o = Some s' -> Inv s'.
 Proof.
   intros O [D P] H.
-  destruct o as [m | r | g | | k m | k]; cbn [step] in H;
+  destruct o as [m | r | g | | | k m | k]; cbn [step] in H;
     destruct (opened s) as [t|] eqn:Eo; try discriminate; cbn [OpOk] in O.
   - inversion H; subst; clear H. split; [|exact I].
     apply Forall_app. split; [exact D|]. constructor; [now apply given_sound | constructor].
   - inversion H; subst; clear H. split; [exact D|]. cbn [opened tprompt trole].
     apply dec_enc. apply bytes_header.
-  - inversion H; subst; clear H. split; [exact D|]. exact P.
+  - destruct (follow (dec (tsampled t)) g); [|discriminate].
+    inversion H; subst; clear H. split; [exact D|]. exact P.
   - destruct (close_tail (dec (tsampled t))) as [[c tail]|] eqn:C; [|discriminate].
     inversion H; subst; clear H. split; [|exact I].
     apply Forall_app. split; [exact D|].
     constructor; [now apply closed_sound | constructor].
-  - destruct (k <=? length (done s)); [|discriminate]. inversion H; subst; clear H.
-    split; [|exact P]. cbn [done].
-    rewrite <- (firstn_skipn k (done s)) in D. apply Forall_app in D as [D1 D2].
-    apply Forall_app. split; [exact D1|]. constructor; [now apply given_sound | exact D2].
+  - inversion H; subst; clear H. split; [exact D | exact I].
   - destruct (k <=? length (done s)); [|discriminate]. inversion H; subst; clear H.
     split; [|exact I]. cbn [done].
     rewrite <- (firstn_skipn k (done s)) in D. apply Forall_app in D as [D1 D2].
-    apply Forall_app. split; [exact D1|]. constructor; [now apply given_sound | exact D2].
-  - destruct (k <? length (done s)); [|discriminate]. inversion H; subst; clear H.
-    split; [|exact P]. cbn [done].
-    pose proof D as D'. rewrite <- (firstn_skipn k (done s)) in D.
-    rewrite <- (firstn_skipn (S k) (done s)) in D'. apply Forall_app in D as [D1 _].
-    apply Forall_app in D' as [_ D2]. apply Forall_app. now split.
+    apply Forall_app. split; [exact D1|].
+    constructor; [now apply given_sound | now apply replay_sound].
   - destruct (k <? length (done s)); [|discriminate]. inversion H; subst; clear H.
     split; [|exact I]. cbn [done].
     pose proof D as D'. rewrite <- (firstn_skipn k (done s)) in D.
     rewrite <- (firstn_skipn (S k) (done s)) in D'. apply Forall_app in D as [D1 _].
-    apply Forall_app in D' as [_ D2]. apply Forall_app. now split.
+    apply Forall_app in D' as [_ D2]. apply Forall_app. split; [exact D1 | now apply replay_sound].
 Qed.
 
-(* the invariant holds after any list of operations that succeeded *)
+(** D4. Over any tokenizer that decodes what it encoded, the invariant holds after any operations
+    that succeed: every closed message's ids decode to its rendering. *)
 Theorem inv_always os : Forall OpOk os ->
   forall s, run_ops empty os = Some s -> Inv s.
 Proof.
@@ -255,7 +217,8 @@ Proof.
     apply (IH s1); [|exact R]. now apply (inv_step s0 o).
 Qed.
 
-(* D4: the bytes of the ids are the rendered messages, then the open turn if there is one *)
+(** D4. Where the invariant holds, the bytes of the ids are the rendered messages, then the open
+    turn if there is one. *)
 Theorem views_agree s : Inv s ->
   dec (ids s) = render (messages s) ++ open_bytes (opened s).
 Proof.
@@ -268,7 +231,8 @@ Proof.
     cbn [open_segs flat_map sids open_bytes]. now rewrite app_nil_r, dec_app, P.
 Qed.
 
-(* D4 between turns: the text parses back to the messages *)
+(** D4. Where the invariant holds and no turn is open, the bytes of the ids parse back to the
+    messages. *)
 Corollary parse_agrees s : Inv s -> opened s = None ->
   parse (dec (ids s)) = Some (messages s).
 Proof.
@@ -277,6 +241,7 @@ Proof.
 Qed.
 
 (* ----------------------------------------------------- spans, slices and the mask *)
+(** D2. Loss mask and ids have the same length. *)
 Theorem mask_length s : length (mask s) = length (ids s).
 Proof.
   unfold mask, ids. induction (segs s) as [|g l IH]; [reflexivity|].
@@ -301,36 +266,82 @@ Proof.
   rewrite <- app_length, app_assoc. apply IH.
 Qed.
 
-(* D2, first half: cutting the ids at the recorded offsets gives every segment back verbatim *)
+Lemma spans_of_ids l : forall o,
+  filter (fun p => match p with (_, a, b) => a <? b end) (spans_from o l) =
+  spans_from o (filter has_ids l).
+Proof.
+  induction l as [|g l IH]; intros o; [reflexivity|]. cbn [spans_from filter].
+  unfold has_ids at 1. destruct (sids g) as [|x xs] eqn:E.
+  - cbn [length]. replace (o <? o + 0) with false by (symmetry; apply Nat.ltb_ge; lia).
+    rewrite IH. now rewrite Nat.add_0_r.
+  - replace (o <? o + length (x :: xs)) with true by (symmetry; apply Nat.ltb_lt; cbn; lia).
+    cbn [spans_from]. rewrite IH, E. reflexivity.
+Qed.
+
+Lemma ids_of_ids l : seg_ids (filter has_ids l) = seg_ids l.
+Proof.
+  induction l as [|g l IH]; [reflexivity|]. cbn [filter]. unfold has_ids at 1.
+  destruct (sids g) as [|x xs] eqn:E; unfold seg_ids in *; cbn [flat_map]; rewrite IH, ?E; reflexivity.
+Qed.
+
+(** D2. For every state: cutting the ids at the recorded offsets gives every stretch of ids back
+    verbatim, with its kind, in order. *)
 Theorem spans_slices s :
   map (fun p => match p with (k, a, b) => (k, slice a b (ids s)) end) (spans s)
-  = map (fun g => (skind g, sids g)) (segs s).
-Proof. exact (spans_slices_from (segs s) []). Qed.
+  = map (fun g => (skind g, sids g)) (filter has_ids (segs s)).
+Proof.
+  unfold spans, ids. rewrite spans_of_ids, <- (ids_of_ids (segs s)).
+  exact (spans_slices_from (filter has_ids (segs s)) []).
+Qed.
 
-(* in particular the sampled slices are the completions, in order *)
+Definition nonempty (l : list token) : bool := match l with [] => false | _ => true end.
+
+(** D2. The sampled spans are, in order, exactly the completions (those that have ids). *)
 Corollary sampled_slices s :
   map (fun p => match p with (k, a, b) => slice a b (ids s) end)
       (filter (fun p => match p with (k, _, _) => sampled_kind k end) (spans s))
-  = completions s.
+  = filter nonempty (completions s).
 Proof.
-  pose proof (spans_slices s) as H. unfold completions. revert H.
-  generalize (spans s) as ps, (segs s) as gs, (ids s) as i. intros ps.
+  pose proof (spans_slices s) as H. unfold completions.
+  assert (E : filter nonempty (map sids (filter (fun g => sampled_kind (skind g)) (segs s))) =
+              map sids (filter (fun g => sampled_kind (skind g)) (filter has_ids (segs s)))).
+  { clear. induction (segs s) as [|g l IH]; [reflexivity|].
+    assert (H : has_ids g = nonempty (sids g)) by reflexivity.
+    destruct (sampled_kind (skind g)) eqn:K; destruct (nonempty (sids g)) eqn:Z;
+      repeat (cbn [filter map]; rewrite ?H, ?K, ?Z); cbn [map]; now rewrite ?IH. }
+  rewrite E. revert H.
+  generalize (spans s) as ps, (filter has_ids (segs s)) as gs, (ids s) as i. intros ps.
   induction ps as [|[[k a] b] ps IH]; intros [|g gs] i H; try discriminate; [reflexivity|].
   cbn [map] in H. inversion H as [[Hk Hs Ht]]. subst k. cbn [filter].
   destruct (sampled_kind (skind g)); cbn [map]; [f_equal; [exact Hs|]|]; now apply IH.
 Qed.
 
-(* The design stores ids and spans only.  They determine the segments, so the mask and the
-   completions; and between turns the messages are parsed from the ids. *)
-Theorem ids_and_spans_suffice s s' : ids s = ids s' -> spans s = spans s' ->
-  segs s = segs s' /\ mask s = mask s' /\ completions s = completions s'.
+Lemma mask_of_ids l : flat_map seg_mask (filter has_ids l) = flat_map seg_mask l.
 Proof.
-  intros E P. assert (S : segs s = segs s').
+  induction l as [|g l IH]; [reflexivity|]. cbn [filter]. unfold has_ids at 1.
+  destruct (sids g) as [|x xs] eqn:E; cbn [flat_map]; rewrite IH; [|reflexivity].
+  unfold seg_mask. now rewrite E.
+Qed.
+
+Lemma score_of_ids l : flat_map seg_score (filter has_ids l) = flat_map seg_score l.
+Proof.
+  induction l as [|g l IH]; [reflexivity|]. cbn [filter]. unfold has_ids at 1.
+  destruct (sids g) as [|x xs] eqn:E; cbn [flat_map]; rewrite IH; [|reflexivity].
+  unfold seg_score. now rewrite E.
+Qed.
+
+(** D2. Ids and spans are enough: two states with the same ids and the same spans have the same
+    loss mask and the same score mask. *)
+Theorem ids_and_spans_suffice s s' : ids s = ids s' -> spans s = spans s' ->
+  mask s = mask s' /\ score_mask s = score_mask s'.
+Proof.
+  intros E P. assert (S : filter has_ids (segs s) = filter has_ids (segs s')).
   { pose proof (spans_slices s) as A. pose proof (spans_slices s') as B.
-    rewrite E, P, B in A. revert A. generalize (segs s) as k, (segs s') as l. clear.
+    rewrite E, P, B in A. revert A.
+    generalize (filter has_ids (segs s)) as k, (filter has_ids (segs s')) as l. clear.
     induction k as [|[k1 i1] k IH]; intros [|[k2 i2] l] A; try discriminate; [reflexivity|].
     cbn [map skind sids] in A. inversion A; subst. f_equal. now apply IH. }
-  unfold mask, completions. rewrite S. auto.
+  unfold mask, score_mask. rewrite <- mask_of_ids, <- score_of_ids, S, mask_of_ids, score_of_ids. auto.
 Qed.
 
 Lemma mask_exact_from l : forall o i,
@@ -363,23 +374,29 @@ Proof.
         { apply Low in H. lia. }
 Qed.
 
-(* D2, second half: the mask is 1 exactly inside the recorded sampled spans *)
+(** D2. The loss mask is 1 exactly inside the recorded sampled spans. *)
 Theorem mask_exact s i :
   nth_error (mask s) i = Some true <-> exists a b, In (Sampled, a, b) (spans s) /\ a <= i < b.
-Proof. exact (mask_exact_from (segs s) 0 i). Qed.
+Proof.
+  pose proof (mask_exact_from (segs s) 0 i) as H. cbn [Nat.add] in H. unfold mask. rewrite H.
+  unfold spans. split; intros (a & b & I & L); exists a, b; (split; [|exact L]).
+  - apply filter_In. split; [exact I | apply Nat.ltb_lt; lia].
+  - now apply filter_In in I.
+Qed.
 
 (* -------------------------------------------------------- append-only operations *)
+(* history is only appended to *)
 Definition Extending (o : op) : Prop :=
-  match o with Insert _ _ | Remove _ => False | _ => True end.
+  match o with Discard | Insert _ _ | Remove _ => False | _ => True end.
 Definition adds_loss (o : op) : bool := match o with Sample _ => true | _ => false end.
 
-(* D1: an append-only operation leaves the old ids, and their mask, as a prefix.  What it adds is
-   masked in if and only if it is a sample. *)
+(** D1. Every operation but insert, remove and discard keeps the old ids and their loss mask as a
+    prefix; what it adds has loss 1 iff it was sampled. *)
 Theorem extend_prefix s o s' : Extending o -> step s o = Some s' ->
   exists d, ids s' = ids s ++ d /\ mask s' = mask s ++ repeat (adds_loss o) (length d).
 Proof.
   intros X H. unfold ids, mask, segs, seg_ids.
-  destruct o as [m | r | g | | k m | k]; try destruct X; cbn [step] in H;
+  destruct o as [m | r | g | | | k m | k]; try destruct X; cbn [step] in H;
     destruct (opened s) as [t|] eqn:Eo; try discriminate.
   - inversion H; subst; clear H. exists (enc (render1 m)).
     cbn [done opened open_segs adds_loss]. rewrite !app_nil_r, !flat_map_app.
@@ -389,7 +406,7 @@ Proof.
     cbn [done opened open_segs adds_loss tprompt tsampled]. rewrite !app_nil_r, !flat_map_app.
     cbn [flat_map]. unfold seg_mask. cbn [sids skind sampled_kind length repeat app].
     rewrite !app_nil_r. split; reflexivity.
-  - inversion H; subst; clear H. exists g.
+  - destruct (follow (dec (tsampled t)) g); [|discriminate]. inversion H; subst; clear H. exists g.
     cbn [done opened open_segs adds_loss tprompt tsampled]. rewrite !flat_map_app.
     cbn [flat_map]. unfold seg_mask. cbn [sids skind sampled_kind].
     rewrite !app_nil_r, <- !app_assoc, app_length, repeat_app. split; reflexivity.
@@ -400,6 +417,7 @@ Proof.
     rewrite !app_nil_r, <- !app_assoc. split; reflexivity.
 Qed.
 
+(** D3. Over any number of such operations the old ids stay a prefix. *)
 Corollary extend_prefix_many os : Forall Extending os ->
   forall s s', run_ops s os = Some s' -> exists d, ids s' = ids s ++ d.
 Proof.
@@ -417,22 +435,14 @@ Proof.
   - inversion R; subst. now rewrite app_nil_r.
   - cbn [map run_ops] in R. destruct (step s (Sample g)) as [s1|] eqn:E; [|discriminate].
     rewrite (IH _ _ R). cbn [step] in E. destruct (opened s) as [t|] eqn:Eo; [|discriminate].
+    destruct (follow (dec (tsampled t)) g); [|discriminate].
     inversion E; subst. unfold ids, segs, seg_ids. rewrite Eo.
     cbn [done opened open_segs tprompt tsampled concat]. rewrite !flat_map_app.
     cbn [flat_map sids]. now rewrite !app_nil_r, <- !app_assoc.
 Qed.
 
-Lemma run_ops_app a : forall s b,
-  run_ops s (a ++ b) =
-  match run_ops s a with None => None | Some s' => run_ops s' b end.
-Proof.
-  induction a as [|o a IH]; intros s b; [reflexivity|]. cbn [app run_ops].
-  destruct (step s o); [apply IH | reflexivity].
-Qed.
-
-(* D3, the prefix law: prompt_n starts with prompt_(n-1) ++ completion_(n-1).
-   p1: just after opening turn n-1, its ids are prompt_(n-1). gs: what was sampled, chunk by chunk.
-   p3: closed, any append-only operations, and just after opening turn n: its ids are prompt_n. *)
+(** D3. As long as a history is only appended to: the ids at the opening of a turn begin with the
+    ids at the opening of the turn before and everything that was sampled in it. *)
 Theorem prefix_law s r p1 gs p2 os r' p3 :
   step s (OpenTurn r) = Some p1 ->
   run_ops p1 (map Sample gs) = Some p2 ->
@@ -445,92 +455,16 @@ Proof.
   constructor; [exact I|]. apply Forall_app. split; [exact X|]. constructor; [exact I | constructor].
 Qed.
 
-(* ----------------------------------------------------------------- insert, remove *)
-Definition frame_ids (fs : list frame) : list token := seg_ids (flat_map fsegs fs).
-
-(* D6: insert keeps every id on both sides *)
-Theorem insert_ids s k m s' : step s (Insert k m) = Some s' ->
-  ids s = frame_ids (firstn k (done s)) ++ frame_ids (skipn k (done s))
-           ++ seg_ids (open_segs (opened s)) /\
-  ids s' = frame_ids (firstn k (done s)) ++ enc (render1 m)
-           ++ frame_ids (skipn k (done s)) ++ seg_ids (open_segs (opened s)).
-Proof.
-  cbn [step]. intros H. unfold ids, segs, frame_ids.
-  assert (H' : s' = State (firstn k (done s) ++ given m :: skipn k (done s)) (opened s)).
-  { destruct (opened s); destruct (k <=? length (done s)); congruence. }
-  subst s'. cbn [done opened]. split.
-  - rewrite app_assoc, <- seg_ids_app, <- flat_map_app, firstn_skipn. apply seg_ids_app.
-  - rewrite flat_map_app. cbn [flat_map given fsegs app].
-    rewrite <- app_assoc, seg_ids_app. f_equal.
-    change ((Seg Rendered (enc (render1 m)) :: flat_map fsegs (skipn k (done s)))
-              ++ open_segs (opened s))
-      with (Seg Rendered (enc (render1 m)) :: (flat_map fsegs (skipn k (done s))
-              ++ open_segs (opened s))).
-    change (seg_ids (Seg Rendered (enc (render1 m)) :: (flat_map fsegs (skipn k (done s))
-              ++ open_segs (opened s))))
-      with (enc (render1 m) ++ seg_ids (flat_map fsegs (skipn k (done s))
-              ++ open_segs (opened s))).
-    now rewrite seg_ids_app.
-Qed.
-
-(* D6: inserting changes no completion *)
-Theorem insert_completions s k m s' : step s (Insert k m) = Some s' ->
-  completions s' = completions s.
-Proof.
-  cbn [step]. intros H. unfold completions, segs.
-  assert (H' : s' = State (firstn k (done s) ++ given m :: skipn k (done s)) (opened s)).
-  { destruct (opened s); destruct (k <=? length (done s)); congruence. }
-  subst s'. cbn [done opened]. rewrite <- (firstn_skipn k (done s)) at 3.
-  rewrite !flat_map_app. cbn [flat_map given fsegs app]. rewrite !filter_app.
-  cbn [filter skind sampled_kind]. reflexivity.
-Qed.
-
-(* D6: the edited conversation parses back *)
-Theorem insert_recovers s k m s' : Bytes (content m) -> Inv s ->
-  opened s = None -> step s (Insert k m) = Some s' ->
-  parse (dec (ids s')) = Some (firstn k (messages s) ++ m :: skipn k (messages s)).
-Proof.
-  intros B J N H. pose proof (inv_step s (Insert k m) s' B J H) as J'.
-  cbn [step] in H. rewrite N in H. destruct (k <=? length (done s)); [|discriminate].
-  inversion H; subst; clear H. rewrite (parse_agrees _ J' eq_refl). unfold messages.
-  cbn [done]. rewrite map_app, firstn_map, skipn_map. reflexivity.
-Qed.
-
-(* D7: inserting at the end is appending *)
-Theorem insert_end_is_append s m : opened s = None ->
-  step s (Insert (length (done s)) m) = step s (Append m).
-Proof.
-  intros N. cbn [step]. rewrite N, Nat.leb_refl, firstn_all, skipn_all. reflexivity.
-Qed.
-
-(* D7: deleting what was inserted restores the state, so the ids, the spans and the mask *)
-Theorem remove_inserted s k m s' : step s (Insert k m) = Some s' ->
-  step s' (Remove k) = Some s.
-Proof.
-  cbn [step]. intros H.
-  assert (K : k <= length (done s)).
-  { destruct (opened s); destruct (k <=? length (done s)) eqn:E; try discriminate;
-      now apply Nat.leb_le. }
-  assert (H' : s' = State (firstn k (done s) ++ given m :: skipn k (done s)) (opened s)).
-  { destruct (opened s); destruct (k <=? length (done s)); congruence. }
-  subst s'. cbn [done opened].
-  assert (F : length (firstn k (done s)) = k) by (rewrite firstn_length; lia).
-  assert (L : k < length (firstn k (done s) ++ given m :: skipn k (done s))).
-  { rewrite app_length, F. cbn [length]. lia. }
-  apply Nat.ltb_lt in L. rewrite L.
-  rewrite firstn_app, F, Nat.sub_diag, firstn_O, app_nil_r, firstn_firstn, Nat.min_id.
-  rewrite skipn_app, F. rewrite skipn_all2 by lia.
-  replace (S k - k) with 1 by lia. cbn [skipn app]. rewrite firstn_skipn.
-  destruct s as [d o]. cbn [done opened]. destruct o; reflexivity.
-Qed.
-
 (* ------------------------------------------------ what was sampled is what is kept *)
+(* one list of sampled ids for each turn; a discarded turn leaves none *)
 Definition record_op (acc : list (list token)) (o : op) : list (list token) :=
   match o with
   | OpenTurn _ => acc ++ [[]]
   | Sample g => removelast acc ++ [last acc [] ++ g]
+  | Discard => removelast acc
   | _ => acc
   end.
+Definition Edits (o : op) : Prop := match o with Insert _ _ | Remove _ => True | _ => False end.
 
 Lemma completions_eq s : completions s =
   map sids (filter (fun g => sampled_kind (skind g)) (flat_map fsegs (done s))) ++
@@ -539,39 +473,84 @@ Proof.
   unfold completions, segs. rewrite filter_app, map_app. f_equal. now destruct (opened s).
 Qed.
 
-Lemma completions_step s o s' : (forall k, o <> Remove k) -> step s o = Some s' ->
+Lemma completions_step s o s' : ~ Edits o -> step s o = Some s' ->
   completions s' = record_op (completions s) o.
 Proof.
-  intros N H. destruct o as [m | r | g | | k m | k].
-  - cbn [step] in H. destruct (opened s) as [t|] eqn:Eo; [discriminate|].
-    inversion H; subst; clear H. rewrite !completions_eq, Eo. cbn [done opened record_op].
+  intros N H. destruct o as [m | r | g | | | k m | k]; [| | | | | now destruct N | now destruct N];
+    cbn [step] in H; destruct (opened s) as [t|] eqn:Eo; try discriminate.
+  - inversion H; subst; clear H. rewrite !completions_eq, Eo. cbn [done opened record_op].
     rewrite flat_map_app, filter_app. cbn [flat_map given fsegs filter skind sampled_kind app].
     rewrite !app_nil_r. reflexivity.
-  - cbn [step] in H. destruct (opened s) as [t|] eqn:Eo; [discriminate|].
-    inversion H; subst; clear H. rewrite !completions_eq, Eo.
+  - inversion H; subst; clear H. rewrite !completions_eq, Eo.
     cbn [done opened record_op tsampled]. rewrite !app_nil_r. reflexivity.
-  - cbn [step] in H. destruct (opened s) as [t|] eqn:Eo; [|discriminate].
+  - destruct (follow (dec (tsampled t)) g); [|discriminate].
     inversion H; subst; clear H. rewrite !completions_eq, Eo.
     cbn [done opened record_op tsampled]. now rewrite removelast_last, last_last.
-  - cbn [step] in H. destruct (opened s) as [t|] eqn:Eo; [|discriminate].
-    destruct (close_tail (dec (tsampled t))) as [[c tail]|]; [|discriminate].
+  - destruct (close_tail (dec (tsampled t))) as [[c tail]|]; [|discriminate].
     inversion H; subst; clear H. rewrite !completions_eq, Eo. cbn [done opened record_op].
     rewrite flat_map_app, filter_app, map_app. cbn [flat_map fsegs filter skind sampled_kind app].
     cbn [map sids]. rewrite !app_nil_r. reflexivity.
-  - exact (insert_completions s k m s' H).
-  - destruct (N k eq_refl).
+  - inversion H; subst; clear H. rewrite !completions_eq, Eo. cbn [done opened record_op].
+    now rewrite removelast_last, app_nil_r.
 Qed.
 
-(* D2 over a whole run: the completions are, turn by turn and chunk by chunk, exactly the ids that
-   were handed to Sample; by sampled_slices they sit at the recorded offsets. *)
-Theorem completions_are_samples os : (forall k, ~ In (Remove k) os) ->
+(** D2. Over a whole run without edits, from the empty state: the completions are, turn by turn and
+    chunk by chunk, exactly the ids that were handed to Sample (and a discarded turn leaves none). *)
+Theorem completions_are_samples os : Forall (fun o => ~ Edits o) os ->
   forall s, run_ops empty os = Some s -> completions s = fold_left record_op os [].
 Proof.
-  change (@nil (list token)) with (completions empty). generalize empty as s0.
-  induction os as [|o os IH]; intros s0 N s R; cbn [run_ops fold_left] in *; [now inversion R|].
-  destruct (step s0 o) as [s1|] eqn:E; [|discriminate].
-  rewrite <- (completions_step s0 o s1); [| |exact E].
-  - apply IH; [|exact R]. intros k I. apply (N k). now right.
-  - intros k I. apply (N k). left. exact I.
+  change (@nil (list token)) with (completions empty). generalize empty as s0. intros s0 F.
+  revert s0. induction F as [|o os N _ IH]; intros s0 s R; cbn [run_ops fold_left] in *.
+  - now inversion R.
+  - destruct (step s0 o) as [s1|] eqn:E; [|discriminate].
+    rewrite <- (completions_step s0 o s1 N E). now apply IH.
+Qed.
+
+(* ---------------------------------------------------------- append, close, discard *)
+(** D1. Over any tokenizer that decodes what it encoded: appending a message keeps all old ids as a
+    prefix, the new ids decode to exactly the rendered message, and the whole parses back to the
+    old messages and the new one. *)
+Theorem append_exact s m s' : Inv s -> Bytes (content m) -> step s (Append m) = Some s' ->
+  (exists d, ids s' = ids s ++ d /\ dec d = render1 m) /\
+  parse (dec (ids s')) = Some (messages s ++ [m]).
+Proof.
+  intros J B H. pose proof (inv_step s (Append m) s' B J H) as J'. cbn [step] in H.
+  destruct (opened s) as [t|] eqn:Eo; [discriminate|]. inversion H; subst; clear H. split.
+  - exists (enc (render1 m)). split; [|now apply dec_enc, bytes_render1].
+    unfold ids, segs. rewrite Eo. cbn [done opened open_segs]. rewrite !app_nil_r, flat_map_app, seg_ids_app.
+    cbn [flat_map given fsegs app]. unfold seg_ids. cbn [flat_map sids]. now rewrite app_nil_r.
+  - rewrite (parse_agrees _ J' eq_refl). unfold messages. cbn [done]. now rewrite map_app.
+Qed.
+
+(** D5. Closing a turn adds the ids of one of nothing, the newline, or the end delimiter and the
+    newline, with loss 0; otherwise it is refused. *)
+Theorem close_adds_tail s s' : step s CloseTurn = Some s' ->
+  exists tail, Tail tail /\ ids s' = ids s ++ enc tail /\
+    mask s' = mask s ++ repeat false (length (enc tail)).
+Proof.
+  intros H. cbn [step] in H. destruct (opened s) as [t|] eqn:Eo; [|discriminate].
+  destruct (close_tail (dec (tsampled t))) as [[c tail]|] eqn:C; [|discriminate].
+  inversion H; subst; clear H. exists tail. apply close_tail_iff in C as [_ T]. split; [exact T|].
+  unfold ids, mask, segs, seg_ids. rewrite Eo. cbn [done opened open_segs].
+  rewrite !app_nil_r, !flat_map_app. cbn [flat_map fsegs app]. unfold seg_mask.
+  cbn [sids skind sampled_kind]. rewrite !app_nil_r, <- !app_assoc. split; reflexivity.
+Qed.
+
+(** D5. Opening a turn, sampling any number of chunks and discarding the turn restores the state that
+    was there before, so its ids, spans, masks and messages. *)
+Theorem discard_restores s r p1 gs p2 : step s (OpenTurn r) = Some p1 ->
+  run_ops p1 (map Sample gs) = Some p2 -> step p2 Discard = Some s.
+Proof.
+  cbn [step]. destruct s as [d o]. cbn [opened done]. destruct o as [t|]; [discriminate|].
+  intros H. inversion H; subst; clear H.
+  assert (G : forall gs p, done p = d -> opened p <> None -> run_ops p (map Sample gs) = Some p2 ->
+              done p2 = d /\ opened p2 <> None).
+  { clear. induction gs as [|g gs IH]; intros p D O R; cbn [map run_ops] in R.
+    - inversion R; subst. auto.
+    - cbn [step] in R. destruct (opened p) as [t|]; [|contradiction].
+      destruct (follow (dec (tsampled t)) g); [|discriminate].
+      apply (IH _) in R; [exact R | exact D | discriminate]. }
+  intros R. apply G in R as [D O]; [|reflexivity | discriminate].
+  destruct (opened p2); [|contradiction]. now rewrite D.
 Qed.
 End Tokenizer.

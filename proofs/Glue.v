@@ -1,9 +1,10 @@
-(* Corollary III of the GitHub bpe library: canonical sequences that overlap in at least one token
-   glue together; so a sequence is canonical iff its tokens and its adjacent pairs are. *)
+(* Canonical sequences that overlap in at least one token glue together (Corollary III in the notes of
+   the rust-gems library bpe); so a sequence is canonical iff its tokens and its adjacent pairs are. *)
 From Coq Require Import List Arith Lia Bool PeanoNat.
 From TitoNb Require Import Spec Textbook Cuts Sweep.
 Import ListNotations.
 
+(* encoding what the tokens spell gives the tokens *)
 Definition Canonical (rs : table) (ts : list token) : Prop := encode rs (decode rs ts) = ts.
 Definition InRange (rs : table) (ts : list token) : Prop :=
   Forall (fun t => t < 256 + length rs) ts.
@@ -135,7 +136,7 @@ Proof.
       rewrite decode_app, decode_cons, (decode1_rule _ _ _ V N), !app_length in D. lia.
 Qed.
 
-(* a run whose result has a cut never merges across it *)
+(** Key idea: a run whose result has a border somewhere never merges across that place. *)
 Lemma no_cross rs l m l' m' q i : Valid rs -> NE rs (l ++ m) -> Selected rs (l ++ m) q i ->
   S i = length l -> Steps rs (apply_merge i (256 + q) (l ++ m)) (l' ++ m') ->
   decode rs l = decode rs l' -> False.
@@ -161,6 +162,8 @@ Proof.
 Qed.
 
 (* ---------------------------------------------------------------------- gluing *)
+(** Key idea: two overlapping runs take the same merges in their common part, so they can be run as
+    one. *)
 Lemma glue rs : Valid rs -> forall n l m r l' m' r', length (l ++ m ++ r) <= n ->
   NE rs (l ++ m ++ r) -> decode rs m <> [] ->
   RankedBpe rs (l ++ m) (l' ++ m') -> RankedBpe rs (m ++ r) (m' ++ r') ->
@@ -224,7 +227,8 @@ Proof.
     destruct (ne_split _ _ _ _ _ N2 E2 eq_refl) as [_ <-]. now apply Stop.
 Qed.
 
-(* Corollary III: if x m and m y are canonical and m is not empty, x m y is canonical *)
+(** B7. On a valid table, for ids in range: if x ++ m and m ++ y are canonical and m is not empty, x
+    ++ m ++ y is canonical. *)
 Theorem corollary_III rs x m y : Valid rs -> InRange rs (x ++ m ++ y) -> m <> [] ->
   Canonical rs (x ++ m) -> Canonical rs (m ++ y) -> Canonical rs (x ++ m ++ y).
 Proof.
@@ -239,8 +243,8 @@ Proof.
     apply (ne_decode_nil rs m); [now apply range_ne | exact Z].
 Qed.
 
-(* every slice of a canonical sequence is canonical *)
-Lemma canonical_slice rs x y z : Valid rs -> InRange rs (x ++ y ++ z) ->
+(** B10. On a valid table, for ids in range, every slice of a canonical sequence is canonical. *)
+Theorem canonical_slice rs x y z : Valid rs -> InRange rs (x ++ y ++ z) ->
   Canonical rs (x ++ y ++ z) -> Canonical rs y.
 Proof.
   intros V R C. apply (slice_canonical rs (decode rs (x ++ y ++ z)) x y z V); [|exact C].
@@ -253,7 +257,8 @@ Fixpoint pairwise (P : token -> token -> Prop) (ts : list token) : Prop :=
   | [] => True
   end.
 
-(* A sequence is canonical iff each token is canonical on its own and each adjacent pair is. *)
+(** B7. On a valid table, for ids in range: a sequence is canonical iff each of its tokens and each
+    of its adjacent pairs is. *)
 Theorem canonical_iff_pairs rs ts : Valid rs -> InRange rs ts ->
   (Canonical rs ts <->
    Forall (fun t => Canonical rs [t]) ts /\ pairwise (fun a b => Canonical rs [a; b]) ts).

@@ -1,6 +1,6 @@
-(* The fast encoder: a priority queue of candidate pairs with stale entries, as in encode_heap.
-   The queue is abstract (any pop that returns a least entry will do); the alive nodes are kept in a
-   list where the program has a linked list.  No hypothesis on the table is needed. *)
+(* An encoder with a priority queue of pairs in which stale entries stay and are skipped.  It does not
+   ship; it is the usual one elsewhere, it needs no valid table, and Buckets.v shares its single merge.
+   The queue is abstract: any pop that returns a least entry will do. *)
 From Coq Require Import List Arith Lia Bool PeanoNat.
 From TitoNb Require Import Spec Textbook Ranks Sweep Certificate.
 Import ListNotations.
@@ -22,8 +22,8 @@ Fixpoint queue_all (rs : table) (s : list node) : list entry :=
 
 (* the new pairs on both sides of the token t made at offset o *)
 Definition pushes (rs : table) (prev : option node) (t o : nat) (w : list node) : list entry :=
-  match w with (c, _) :: _ => entry_of rs t o c | [] => [] end ++
-  match prev with Some (l, ol) => entry_of rs l ol t | None => [] end.
+  match prev with Some (l, ol) => entry_of rs l ol t | None => [] end ++
+  match w with (c, _) :: _ => entry_of rs t o c | [] => [] end.
 
 (* merge the pair x y at offset o if it is still there; None means the entry is stale *)
 Fixpoint try_merge (rs : table) (r o x y : nat) (prev : option node) (s : list node)
@@ -104,7 +104,7 @@ Proof.
       rewrite nth_error_app2 in E2 by (rewrite app_length; cbn; lia).
       rewrite app_length in E2. cbn [length] in E2.
       replace (S (length u') - (length u' + 1)) with 0 in E2 by lia. cbn in E1, E2.
-      inversion E1; inversion E2; subst. apply in_or_app. right. unfold entry_of. rewrite R.
+      inversion E1; inversion E2; subst. apply in_or_app. left. unfold entry_of. rewrite R.
       now left.
     + right. rewrite nth_error_app1 in E1 by lia. rewrite nth_error_app1 in E2 by lia. split.
       * apply (ascending_prefix u x o ((y, ob) :: w) A a oa). exact (nth_error_In _ _ E1).
@@ -112,7 +112,7 @@ Proof.
   - left. subst j. rewrite nth_error_app2, Nat.sub_diag in E1 by lia.
     rewrite nth_error_app2 in E2 by lia. replace (S (length u) - length u) with 1 in E2 by lia.
     cbn in E1, E2. destruct w as [|[c oc] w]; [discriminate|]. cbn in E2.
-    inversion E1; inversion E2; subst. apply in_or_app. left. unfold entry_of. rewrite R. now left.
+    inversion E1; inversion E2; subst. apply in_or_app. right. unfold entry_of. rewrite R. now left.
   - right. assert (K : AlivePair rs (u ++ (x, o) :: (y, ob) :: w) (S j) a oa b q).
     { exists oy. rewrite nth_error_app2 in E1 by lia. rewrite nth_error_app2 in E2 by lia.
       rewrite !nth_error_app2 by lia.
@@ -161,8 +161,8 @@ Qed.
 Lemma pushes_truthful rs prev t o w : Truthful rs (pushes rs prev t o w).
 Proof.
   intros q ox x y I. unfold pushes in I. apply in_app_or in I as [I|I].
-  - destruct w as [|[c oc] w]; [destruct I|]. exact (entry_of_truthful _ _ _ _ _ _ _ _ I).
   - destruct prev as [[l ol]|]; [|destruct I]. exact (entry_of_truthful _ _ _ _ _ _ _ _ I).
+  - destruct w as [|[c oc] w]; [destruct I|]. exact (entry_of_truthful _ _ _ _ _ _ _ _ I).
 Qed.
 
 Lemma entry_of_length rs x ox y : length (entry_of rs x ox y) <= 1.
@@ -225,6 +225,8 @@ Proof.
   destruct (alive_pair _ _ _ _ Al) as (x & y & P). exact (C _ _ _ _ _ P).
 Qed.
 
+(** Key idea: the queue holds every pair that is alive, and perhaps others. A least entry that is
+    alive is therefore the optimal merge; one that is not alive can be dropped. *)
 Lemma loop_derives rs : forall n s h, 2 * length s + length h <= n -> Ascending s ->
   Complete rs s h -> Truthful rs h -> Derives rs s (fst (loop n rs s h)) (snd (loop n rs s h)).
 Proof.
@@ -280,9 +282,6 @@ Proof.
     + apply pop_none in P. subst h. cbn. apply DerivesStop. exact (complete_empty rs s C).
 Qed.
 
-Lemma start_length bs : length (start bs) = length bs.
-Proof. unfold start. rewrite combine_length, seq_length. lia. Qed.
-
 Lemma heap_derives rs bs :
   Derives rs (start bs) (fst (heap_derive rs bs)) (encode_heap rs bs).
 Proof.
@@ -293,14 +292,15 @@ Proof.
   - apply queue_all_truthful.
 Qed.
 
-(* Theorem: the encoder with a queue returns the tokens of the specification, for every table *)
+(** B2. For every table, valid or not, and every queue that pops a least entry: the encoder with a
+    queue of pairs, in which stale entries stay and are skipped, returns the tokens of encode. *)
 Theorem encode_heap_correct rs bs : encode_heap rs bs = encode rs bs.
 Proof.
   symmetry. apply encode_iff_spec. pose proof (derives_ranked rs _ _ _ (heap_derives rs bs)) as S.
   rewrite start_tokens in S. exact S.
 Qed.
 
-(* and the certificate it emits is accepted by the linear checker, for every valid table *)
+(** B11. On a valid table the steps of the encoder with a queue are accepted by the linear checker. *)
 Theorem heap_certificate_accepted rs bs : Valid rs ->
   check_linear rs bs (fst (heap_derive rs bs)) (encode_heap rs bs) = true.
 Proof. intros V. apply check_linear_iff; [exact V | apply heap_derives]. Qed.
@@ -349,5 +349,7 @@ Proof.
     + intros g [<-|[]]. apply Refl.
 Qed.
 
+(** B2. Such a queue exists: with the one that takes the least of a list, the encoder returns the
+    tokens of encode, for every table. *)
 Corollary encode_heap_least rs bs : encode_heap pop_least rs bs = encode rs bs.
 Proof. apply encode_heap_correct; [exact pop_least_none | exact pop_least_some]. Qed.

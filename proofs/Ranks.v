@@ -42,3 +42,38 @@ Proof.
     + exfalso. exact (rank_from_none _ _ _ _ E r H).
 Qed.
 
+Lemma rank_least rs x y r : nth_error rs r = Some (x, y) ->
+  exists q, rank rs x y = Some q /\ q <= r.
+Proof.
+  unfold rank. intros N.
+  assert (G : forall rs r0 r, nth_error rs r = Some (x, y) ->
+              exists q, rank_from rs r0 x y = Some q /\ q <= r0 + r).
+  { clear. induction rs as [|p rs IH]; intros r0 r N; [destruct r; discriminate|].
+    cbn [rank_from]. destruct ((fst p =? x) && (snd p =? y)) eqn:E.
+    - exists r0. split; [reflexivity | lia].
+    - destruct r as [|r].
+      + cbn in N. inversion N; subst. cbn in E. rewrite !Nat.eqb_refl in E. discriminate.
+      + destruct (IH (S r0) r N) as (q & Q & L). exists q. split; [exact Q | lia]. }
+  destruct (G rs 0 r N) as (q & Q & L). exists q. split; [exact Q | lia].
+Qed.
+
+(* the rank of a pair names a rule that selects it, and no rule of lower rank does *)
+Lemma rank_selects rs ts i x y r : nth_error ts i = Some x -> nth_error ts (S i) = Some y ->
+  rank rs x y = Some r -> Selected rs ts r i.
+Proof.
+  intros X Y R. exists (x, y). split; [|split; assumption].
+  apply rank_from_some in R as [_ N]. now rewrite Nat.sub_0_r in N.
+Qed.
+
+Lemma selected_rank rs ts q i : Selected rs ts q i -> exists x y r,
+  nth_error ts i = Some x /\ nth_error ts (S i) = Some y /\ rank rs x y = Some r /\ r <= q.
+Proof.
+  intros ([x y] & N & [X Y]). destruct (rank_least rs x y q N) as (r & R & L).
+  exists x, y, r. auto.
+Qed.
+
+Lemma rank_bound rs x y r : rank rs x y = Some r -> r < length rs.
+Proof.
+  intros R. apply rank_from_some in R as [_ N]. rewrite Nat.sub_0_r in N.
+  apply nth_error_Some. congruence.
+Qed.

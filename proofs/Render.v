@@ -11,10 +11,10 @@ Definition LT := 60.     (* '<' *)
 Definition BS := 92.     (* '\' *)
 Definition BAR := 124.   (* '|' *)
 Definition NL := 10.     (* newline *)
-(* <|im_start|> , <|im_end|> , and the end of a frame: <|im_end|> newline *)
+(* <|im_start|> , <|im_end|> , and the end of a message: <|im_end|> newline *)
 Definition IM_START := [60;124;105;109;95;115;116;97;114;116;124;62].
 Definition IM_END   := [60;124;105;109;95;101;110;100;124;62].
-Definition FRAME_END := IM_END ++ [NL].
+Definition MESSAGE_END := IM_END ++ [NL].
 Definition role_name (r : role) : list nat :=
   match r with
   | System => [115;121;115;116;101;109]
@@ -68,6 +68,8 @@ Ltac eqb_subst :=
   | H : (_ =? _) = true |- _ => apply Nat.eqb_eq in H; subst
   end.
 
+(** Key idea: unescape holds one backslash back until it knows whether '|' follows; with this, the
+    two automata run in step. *)
 Lemma unesc_esc s :
   unesc Outside (esc false s) = Some s /\
   unesc AfterLt (esc true s) = Some s /\
@@ -104,17 +106,13 @@ Proof.
            rewrite ?LB, ?BB, ?E1, ?E2, ?E3, ?U; eqb_subst; reflexivity).
 Qed.
 
-(* the inverse undoes the escape, and accepts only escaped text *)
+(** R4. For every byte string, unescape undoes escape. *)
 Theorem unescape_escape s : unescape (escape s) = Some s.
 Proof. apply unesc_esc. Qed.
 
+(** R4. unescape accepts only what escape writes. *)
 Theorem unescape_sound t s : unescape t = Some s -> escape s = t.
 Proof. exact (esc_unesc t Outside s). Qed.
-
-Corollary escape_injective a b : escape a = escape b -> a = b.
-Proof.
-  intros H. pose proof (unescape_escape a) as A. rewrite H, unescape_escape in A. congruence.
-Qed.
 
 (* ------------------------------------------- the image: text without "<|" *)
 Definition Mark (t : list nat) : Prop := exists u v, t = u ++ LT :: BAR :: v.
@@ -156,7 +154,7 @@ Proof.
       apply Nat.eqb_neq in E1. contradiction.
 Qed.
 
-(* an escaped body never contains the two bytes "<|" *)
+(** R4. No escaped body has the two bytes '<' and '|' side by side. *)
 Theorem escape_no_mark s : ~ Mark (escape s).
 Proof. apply esc_no_mark. Qed.
 
@@ -183,7 +181,9 @@ Proof.
       apply (K _ H); discriminate.
 Qed.
 
-(* R4: the escape is a bijection onto the strings without "<|" *)
+(** R4. For every byte string without '<' and '|' side by side there is exactly one body that
+    escapes to it: with unescape_escape and escape_no_mark, escape is a bijection onto these
+    strings. *)
 Theorem escape_onto t : ~ Mark t -> exists! s, escape s = t.
 Proof.
   intros N. unfold unescape. destruct (unesc Outside t) as [s|] eqn:U.
@@ -192,14 +192,7 @@ Proof.
   - exfalso. destruct (unesc_none _ _ U) as [M | [E _]]; [exact (N M) | discriminate].
 Qed.
 
-Corollary unescape_accepts_iff t : (exists s, unescape t = Some s) <-> ~ Mark t.
-Proof.
-  split.
-  - intros (s & H). apply unescape_sound in H. subst t. apply escape_no_mark.
-  - intros N. destruct (escape_onto t N) as (s & E & _). exists s. subst t. apply unescape_escape.
-Qed.
-
-(* the design's sentence, both halves: what changes, and that all else stays *)
+(* what the escape changes, and that all else stays *)
 Lemma esc_split a : forall run b, esc run (a ++ LT :: b) = esc run a ++ LT :: esc true b.
 Proof.
   induction a as [|c a IH]; intros run b; [reflexivity|]. cbn [app esc].
@@ -216,6 +209,8 @@ Proof.
   rewrite IH. reflexivity.
 Qed.
 
+(** R4. Every '<', k backslashes, '|' becomes '<', k + 1 backslashes, '|', and the texts on both
+    sides are escaped apart. *)
 Theorem escape_adds_one u k v :
   escape (u ++ LT :: repeat BS k ++ BAR :: v) =
   escape u ++ LT :: repeat BS (S k) ++ BAR :: escape v.
@@ -242,6 +237,7 @@ Proof.
     + f_equal. apply IH; [exact N' | discriminate].
 Qed.
 
+(** R4. A body without such a run stays as it is. *)
 Theorem escape_unchanged s : ~ Run s -> escape s = s.
 Proof. intros N. apply esc_unchanged; [exact N | discriminate]. Qed.
 
@@ -258,8 +254,8 @@ Proof.
     intros M. apply N. apply mark_cons. now right.
 Qed.
 
-(* No delimiter starts at a position inside an escaped body, whatever follows, as long as what
-   follows begins with '<' (the real delimiter does).  Covers a body that ends with '<'. *)
+(** R4. Where '<' follows an escaped body, as the end delimiter does, no delimiter starts inside the
+    body, not even when the body ends in '<'. *)
 Theorem no_delimiter_in_body c d rest u v : d = IM_START \/ d = IM_END ->
   escape c ++ LT :: rest = u ++ d ++ v -> length (escape c) <= length u.
 Proof.
@@ -270,7 +266,7 @@ Qed.
 
 (* ----------------------------------------------------------- render, parse *)
 Definition header (r : role) : list nat := IM_START ++ role_name r ++ [NL].
-Definition render1 (m : message) : list nat := header (mrole m) ++ escape (content m) ++ FRAME_END.
+Definition render1 (m : message) : list nat := header (mrole m) ++ escape (content m) ++ MESSAGE_END.
 Definition render (ms : list message) : list nat := flat_map render1 ms.
 
 Fixpoint strip (p s : list nat) : option (list nat) :=
@@ -311,7 +307,7 @@ Definition parse1 (s : list nat) : option (message * list nat) :=
   match strip IM_START s with None => None | Some s1 =>
   match parse_role s1 with None => None | Some (r, s2) =>
   match parse_body s2 with None => None | Some (c, s3) =>
-  match strip FRAME_END s3 with None => None | Some s4 => Some (Msg r c, s4)
+  match strip MESSAGE_END s3 with None => None | Some s4 => Some (Msg r c, s4)
   end end end end.
 
 Fixpoint parse_fuel (n : nat) (s : list nat) : option (list message) :=
@@ -363,13 +359,6 @@ Proof.
     destruct (IH _ _ eq_refl) as [-> V]. split; [reflexivity | exact V].
 Qed.
 
-Lemma break_mark_none s : break_mark s = None -> ~ Mark s.
-Proof.
-  intros H (u & v & ->). induction u as [|c u IH]; cbn [app break_mark] in H; [discriminate|].
-  destruct ((c =? LT) && starts_bar (u ++ LT :: BAR :: v)); [discriminate|].
-  destruct (break_mark (u ++ LT :: BAR :: v)) as [[b r]|]; [discriminate|]. auto.
-Qed.
-
 Lemma parse_body_app c r : parse_body (escape c ++ LT :: BAR :: r) = Some (c, LT :: BAR :: r).
 Proof.
   unfold parse_body. rewrite break_mark_app by apply escape_no_mark.
@@ -403,9 +392,9 @@ Lemma parse1_render1 m s : parse1 (render1 m ++ s) = Some (m, s).
 Proof.
   destruct m as [r c]. unfold parse1, render1, header. cbn [mrole content].
   rewrite <- !app_assoc. rewrite strip_app, parse_role_app.
-  change (FRAME_END ++ s) with (LT :: BAR :: (skipn 2 FRAME_END ++ s)).
+  change (MESSAGE_END ++ s) with (LT :: BAR :: (skipn 2 MESSAGE_END ++ s)).
   rewrite parse_body_app.
-  change (LT :: BAR :: (skipn 2 FRAME_END ++ s)) with (FRAME_END ++ s).
+  change (LT :: BAR :: (skipn 2 MESSAGE_END ++ s)) with (MESSAGE_END ++ s).
   rewrite strip_app. reflexivity.
 Qed.
 
@@ -415,7 +404,7 @@ Proof.
   destruct (strip IM_START s) as [s1|] eqn:A; [|discriminate].
   destruct (parse_role s1) as [[r s2]|] eqn:B; [|discriminate].
   destruct (parse_body s2) as [[c s3]|] eqn:C; [|discriminate].
-  destruct (strip FRAME_END s3) as [s4|] eqn:D; [|discriminate].
+  destruct (strip MESSAGE_END s3) as [s4|] eqn:D; [|discriminate].
   inversion H; subst. apply strip_sound in A, D. apply parse_role_sound in B.
   apply parse_body_sound in C. subst.
   unfold render1, header. cbn [mrole content]. now rewrite <- !app_assoc.
@@ -436,14 +425,12 @@ Proof.
   - cbn [parse_fuel]. rewrite <- E. rewrite parse1_render1, IH by lia. reflexivity.
 Qed.
 
-(* R1: reading back what was written gives the same messages *)
+(** R1. For every conversation, whatever the bytes of its bodies, parsing what was rendered gives
+    the same messages. *)
 Theorem parse_render ms : parse (render ms) = Some ms.
 Proof. apply parse_fuel_render. lia. Qed.
 
-Corollary render_injective a b : render a = render b -> a = b.
-Proof. intros H. pose proof (parse_render a). rewrite H, parse_render in H0. congruence. Qed.
-
-(* R3: the parser accepts nothing but what render writes *)
+(** R3. Whatever parse accepts is what render writes for the messages that parse returns. *)
 Theorem parse_sound s ms : parse s = Some ms -> render ms = s.
 Proof.
   unfold parse. generalize (length s) as n. intros n. revert s ms.
@@ -456,14 +443,21 @@ Proof.
     now rewrite (IH _ _ Q).
 Qed.
 
-(* R2, R6: appending a message appends its frame, inserting one inserts its frame *)
+(** R2. The empty conversation is rendered to nothing. *)
+Theorem render_empty : render [] = [].
+Proof. reflexivity. Qed.
+
+(** R2. Rendering a conversation with one more message appends the bytes of that message, which
+    depend on nothing else. *)
 Theorem render_append h m : render (h ++ [m]) = render h ++ render1 m.
 Proof. unfold render. rewrite flat_map_app. simpl. now rewrite app_nil_r. Qed.
 
+(** R6. Inserting a message into a conversation inserts exactly its bytes. *)
 Theorem render_insert a m b : render (a ++ m :: b) = render a ++ render1 m ++ render b.
 Proof. unfold render. now rewrite flat_map_app. Qed.
 
-(* R5: one rendered history is a prefix of another iff the message lists are *)
+(** R5. One rendered conversation is a prefix of another iff the one conversation is a prefix of the
+    other. *)
 Theorem render_prefix_iff h h' :
   (exists x, render h' = render h ++ x) <-> (exists k, h' = h ++ k).
 Proof.
@@ -496,12 +490,12 @@ Proof.
   apply Forall_app; split; [destruct r; unfold role_name; bytes | bytes].
 Qed.
 
-Lemma bytes_frame_end : Bytes FRAME_END.
-Proof. unfold FRAME_END, IM_END, Bytes. cbn [app]. bytes. Qed.
+Lemma bytes_message_end : Bytes MESSAGE_END.
+Proof. unfold MESSAGE_END, IM_END, Bytes. cbn [app]. bytes. Qed.
 
 Lemma bytes_render1 m : Bytes (content m) -> Bytes (render1 m).
 Proof.
   intros H. unfold render1, Bytes.
   apply Forall_app; split; [apply bytes_header|].
-  apply Forall_app; split; [apply bytes_esc; exact H | apply bytes_frame_end].
+  apply Forall_app; split; [apply bytes_esc; exact H | apply bytes_message_end].
 Qed.

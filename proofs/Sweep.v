@@ -1,14 +1,11 @@
-(* Ranks never decrease along a derivation of a valid table; therefore the rule-by-rule,
-   left-to-right sweep computes the same tokens as the specification. *)
+(* Ranks never decrease along a derivation of a valid table.  So one rule may be applied after the
+   other, each from left to right (sweep; it does not ship, but Buckets.v and Limits.v use what is
+   found here). *)
 From Coq Require Import List Arith Lia Bool PeanoNat.
 From TitoNb Require Import Spec Textbook.
 Import ListNotations.
 
 (* --------------------------------------------- which pairs does one merge create? *)
-Lemma pairat_nth ts i p x y : PairAt ts i p -> nth_error ts i = Some x ->
-  nth_error ts (S i) = Some y -> fst p = x /\ snd p = y.
-Proof. intros [A B] X Y. rewrite X in A. rewrite Y in B. split; congruence. Qed.
-
 (* a pair in u ++ t :: w either touches the new token t or was there before the merge *)
 Lemma pair_after_merge u a b w t j q : PairAt (u ++ t :: w) j q ->
   (fst q = t /\ j = length u) \/ (snd q = t /\ S j = length u) \/
@@ -45,8 +42,9 @@ Lemma reads_later rs r r2 q : Valid rs -> nth_error rs r2 = Some q ->
   fst q = 256 + r \/ snd q = 256 + r -> r < r2.
 Proof. intros [_ V] N [E|E]; destruct (V _ _ N); lia. Qed.
 
-(* One step of ranked BPE.  Afterwards everything selected has a higher rank, or the same rank
-   and a position to the right of the merge: the key (rank, position) strictly increases. *)
+(** Key idea: after an optimal merge of rank r at position i, everything that is selected has a
+    higher rank, or the same rank and a position further right. A valid table has no rule that would
+    bring an earlier rank back. *)
 Lemma key_increases rs ts r i : Valid rs -> Optimal rs ts r i ->
   forall r2 j, Selected rs (apply_merge i (256 + r) ts) r2 j -> r < r2 \/ (r = r2 /\ i < j).
 Proof.
@@ -64,8 +62,7 @@ Proof.
     right. split; [exact Z1 | lia].
 Qed.
 
-(* Theorem (rank order): along a derivation of a valid table the least selected rank never
-   decreases - two optimal steps in a row have ranks r <= r2. *)
+(** B2. On a valid table, of two optimal merges in a row the second has no lower rank. *)
 Theorem rank_monotone rs ts r i r2 j : Valid rs -> Optimal rs ts r i ->
   Optimal rs (apply_merge i (256 + r) ts) r2 j -> r <= r2.
 Proof. intros V O [S _]. destruct (key_increases rs ts r i V O r2 j S); lia. Qed.
@@ -79,6 +76,8 @@ Inductive Steps (rs : table) : list token -> list token -> Prop :=
 Definition AtLeast (rs : table) (r : nat) (ts : list token) : Prop :=
   forall r2 j, Selected rs ts r2 j -> r <= r2.
 
+(** B2. On a valid table, what is selected never falls below a rank again, over any number of
+    optimal merges. *)
 Theorem rank_monotone_steps rs r ts ts' : Valid rs -> Steps rs ts ts' ->
   AtLeast rs r ts -> AtLeast rs r ts'.
 Proof.
@@ -204,7 +203,8 @@ Proof.
     split; [apply (steps_trans _ _ _ _ S1 S2) | exact A2].
 Qed.
 
-(* Theorem: on a valid table the sweep meets the specification ... *)
+(** B2. On a valid table, applying one rule after the other, each from left to right, meets the
+    specification. *)
 Theorem sweep_spec rs bs : Valid rs -> BpeSpec rs bs (encode_sweep rs bs).
 Proof.
   intros V. unfold BpeSpec, encode_sweep.
@@ -214,6 +214,6 @@ Proof.
   destruct H as (p & Np & _). assert (r < length rs) by (apply nth_error_Some; congruence). lia.
 Qed.
 
-(* ... so it is the encoder *)
+(** B2. On a valid table the rule-by-rule sweep returns the tokens of encode. *)
 Corollary encode_sweep_correct rs bs : Valid rs -> encode_sweep rs bs = encode rs bs.
 Proof. intros V. symmetry. apply encode_iff_spec. apply sweep_spec. exact V. Qed.

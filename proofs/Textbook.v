@@ -1,9 +1,11 @@
-(* The textbook encoder (merging.encode_textbook) and the decoder. *)
+(* The reference encoder, which runs the specification with the specification's own choice, and the
+   decoder.  The encoders that ship are in Short.v and Buckets.v and are proved equal to this one. *)
 From Coq Require Import List Arith Lia Bool PeanoNat.
 From TitoNb Require Import Spec.
 Import ListNotations.
 
 (* ---------------------------------------------------------- the encoder *)
+(* the leftmost position of a pair *)
 Fixpoint find_pair (p : rule) (ts : list token) : option nat :=
   match ts with
   | a :: tl =>
@@ -15,6 +17,7 @@ Fixpoint find_pair (p : rule) (ts : list token) : option nat :=
   | [] => None
   end.
 
+(* rule after rule: the first one that matches, and where it does so first *)
 Fixpoint best (rs : table) (r0 : nat) (ts : list token) : option (nat * nat) :=
   match rs with
   | [] => None
@@ -24,6 +27,7 @@ Fixpoint best (rs : table) (r0 : nat) (ts : list token) : option (nat * nat) :=
                 end
   end.
 
+(* fuel bounds the number of merges *)
 Fixpoint run (fuel : nat) (rs : table) (ts : list token) : list token :=
   match fuel with
   | 0 => ts
@@ -134,7 +138,8 @@ Proof.
     + apply Stop. exact (best_none _ _ _ B).
 Qed.
 
-(* the seed's theorem: the encoder returns ts iff ts satisfies the spec *)
+(** B2. For every table, every byte string and every token sequence: encode returns these tokens iff
+    the specification relates the bytes to them. *)
 Theorem encode_iff_spec rs bs ts : encode rs bs = ts <-> BpeSpec rs bs ts.
 Proof.
   split.
@@ -143,6 +148,8 @@ Proof.
     apply run_spec. unfold initial. lia.
 Qed.
 
+(** B3. For every table and every byte string, exactly one token sequence satisfies the
+    specification. *)
 Corollary spec_exists_unique rs bs : exists! ts, BpeSpec rs bs ts.
 Proof.
   exists (encode rs bs). split; [apply encode_iff_spec; reflexivity|].
@@ -190,7 +197,8 @@ Proof.
   rewrite <- base_length in *. apply build_rule; assumption.
 Qed.
 
-Lemma decode_app rs a b : decode rs (a ++ b) = decode rs a ++ decode rs b.
+(** B6. For every table and all token sequences s and t, decoding s ++ t is decoding s and then t. *)
+Theorem decode_app rs a b : decode rs (a ++ b) = decode rs a ++ decode rs b.
 Proof. unfold decode. apply flat_map_app. Qed.
 
 Lemma decode_merge rs ts r i : Valid rs -> Selected rs ts r i ->
@@ -218,9 +226,17 @@ Proof.
   rewrite IH. apply decode_merge; assumption.
 Qed.
 
+(** B4. On a valid table, for every byte string, UTF-8 or not, the empty one included: decoding what
+    was encoded gives the bytes back. *)
 Theorem decode_encode rs bs : Valid rs -> Bytes bs -> decode rs (encode rs bs) = bs.
 Proof.
   intros V B. rewrite (ranked_decode rs (initial bs) _ V).
   - apply decode_bytes. exact B.
   - apply run_spec. unfold initial. lia.
 Qed.
+
+(** B5. On a valid table, for every byte string: encoding, decoding and encoding again gives the
+    tokens of the first time. *)
+Theorem encode_decode_encode rs bs : Valid rs -> Bytes bs ->
+  encode rs (decode rs (encode rs bs)) = encode rs bs.
+Proof. intros V B. now rewrite decode_encode. Qed.
