@@ -85,7 +85,7 @@ RENDER = (
 )
 
 # %% ../nbs/08_contract.ipynb #contract-delta-list
-MACHINE = "TESTED: a state machine in both modes, and the recorded rollouts"
+MACHINE = "TESTED: a state machine in both modes, and the recorded rollouts; the operations of the model are those of bytes mode"
 GIVES_BACK = "a tokenizer that gives back what it encoded"
 
 DELTA = (
