@@ -8,6 +8,7 @@ __all__ = ['STATUSES', 'SMALL', 'VALID', 'BARE', 'BPE', 'RENDER', 'MACHINE', 'GI
            'markdown_table', 'Subject', 'texts', 'smaller', 'Line', 'Report', 'check']
 
 # %% ../nbs/08_contract.ipynb #contract-imports
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape as html_escape
@@ -389,10 +390,12 @@ class Report:
 
     def _repr_html_(self) -> str:
         sign = {True: "✓ holds", False: "✗ fails", None: "not asked"}
+        left = lambda text, tag="td": f'<{tag} style="text-align: left">{text}</{tag}>'
+        words = lambda text: re.sub("`([^`]*)`", r"<code>\1</code>", html_escape(text))
         rows = "".join(
-            f"<tr><td>{html_escape(line.name)}</td><td>{html_escape(PROPERTIES[line.name].statement)}</td><td>{sign[line.holds]}</td>"
-            f"<td>{line.cases:,}</td><td>{html_escape(line.counterexample)}</td></tr>" for line in self.lines)
-        heads = "".join(f"<th>{head}</th>" for head in ("name", "property", "found", "cases", "counterexample"))
+            f"<tr>{left(html_escape(line.name))}{left(words(PROPERTIES[line.name].statement))}{left(sign[line.holds])}"
+            f"<td>{line.cases:,}</td>{left(html_escape(line.counterexample))}</tr>" for line in self.lines)
+        heads = "".join(left(head, "th") for head in ("name", "property", "found", "cases", "counterexample"))
         return f"<p>{html_escape(self.about)}</p><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
 
 # %% ../nbs/08_contract.ipynb #contract-run-code
@@ -441,13 +444,13 @@ def check(
     tried, letters, lines = list(texts(effort)), BOUNDS[effort], []
     universe = [] if own else [(table, data, encode(table, data)) for rules in all_tables(*letters[:2]) for table in [MergeTable(rules)] for data in all_strings(letters[0], letters[2])]
     for each in known if name == "all" else [name]:
-        lines.append(_line(each, subject, tried, universe, tokenizer is None and chat_format is not None))
+        lines.append(_line(each, subject, tried, universe))
         if progress is not None:
             progress(lines[-1])
     about = f"{type(subject.tokenizer).__name__} with {subject.chat_format.name}, {mode} mode" if own else "tito_nb"
     return Report(about, tuple(lines))
 
-def _line(name: str, subject: Subject, tried: Sequence[bytes], universe: Sequence[tuple[MergeTable, bytes, list[int]]], format_only: bool) -> Line:
+def _line(name: str, subject: Subject, tried: Sequence[bytes], universe: Sequence[tuple[MergeTable, bytes, list[int]]]) -> Line:
     "One property, on whatever it can be asked about"
     if universe and name in TABLE_CHECKS:
         return _on_tables(name, universe)
