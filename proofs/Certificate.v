@@ -416,6 +416,21 @@ Proof.
   destruct (list_eq_dec Nat.eq_dec ts ts); [reflexivity | contradiction].
 Qed.
 
+(* the two nodes at which an optimal merge stands *)
+Lemma optimal_node rs (s : list node) r i : Optimal rs (map fst s) r i ->
+  exists u a o b ob w, s = u ++ (a, o) :: (b, ob) :: w /\ i = length u /\ nth_error rs r = Some (a, b).
+Proof.
+  intros B. destruct (proj1 B) as ([a b] & N & [E1 E2]).
+  cbn [fst snd] in E1, E2. rewrite nth_error_map in E1, E2.
+  destruct (nth_error s i) as [[a' o]|] eqn:F1; [|discriminate].
+  destruct (nth_error s (S i)) as [[b' ob]|] eqn:F2; [|discriminate].
+  cbn in E1, E2. inversion E1; inversion E2; subst a' b'.
+  apply nth_error_split in F1 as (u & w0 & -> & Lu). subst i.
+  rewrite nth_error_app2 in F2 by lia. replace (S (length u) - length u) with 1 in F2 by lia.
+  cbn in F2. destruct w0 as [|n0 w]; [discriminate|]. inversion F2; subst n0.
+  now exists u, a, o, b, ob, w.
+Qed.
+
 (* every byte string has a certificate, and it certifies exactly what the encoder returns *)
 Lemma derives_exists rs : forall n s, length s <= n -> exists steps ts, Derives rs s steps ts.
 Proof.
@@ -423,14 +438,7 @@ Proof.
   - destruct s; [|cbn in L; lia]. exists [], []. apply (DerivesStop rs []).
     intros r i (p & _ & [E _]). destruct i; discriminate.
   - destruct (best rs 0 (map fst s)) as [[r i]|] eqn:B.
-    + apply best_optimal in B. destruct (proj1 B) as ([a b] & N & [E1 E2]).
-      cbn [fst snd] in E1, E2. rewrite nth_error_map in E1, E2.
-      destruct (nth_error s i) as [[a' o]|] eqn:F1; [|discriminate].
-      destruct (nth_error s (S i)) as [[b' ob]|] eqn:F2; [|discriminate].
-      cbn in E1, E2. inversion E1; inversion E2; subst a' b'.
-      apply nth_error_split in F1 as (u & w0 & -> & Lu). subst i.
-      rewrite nth_error_app2 in F2 by lia. replace (S (length u) - length u) with 1 in F2 by lia.
-      cbn in F2. destruct w0 as [|n0 w]; [discriminate|]. inversion F2; subst n0.
+    + apply best_optimal in B. destruct (optimal_node _ _ _ _ B) as (u & a & o & b & ob & w & -> & -> & N).
       rewrite app_length in L. cbn in L.
       destruct (IH (u ++ (256 + r, o) :: w)) as (steps & ts & D); [rewrite app_length; cbn; lia|].
       exists ((r, o) :: steps), ts. now apply DerivesStep.
@@ -501,14 +509,9 @@ Proof.
       * intros H. inversion H; subst. apply DerivesStop. exact (best_none _ _ _ B).
       * intros D. now inversion D.
   - destruct (best rs 0 (map fst s)) as [[r i]|] eqn:B.
-    + pose proof (best_optimal _ _ _ _ B) as O. pose proof (proj1 O) as ([a b] & N & [E1 E2]).
-      cbn [fst snd] in E1, E2. rewrite nth_error_map in E1, E2.
-      destruct (nth_error s i) as [[a' o]|] eqn:F1; [|discriminate].
-      destruct (nth_error s (S i)) as [[b' ob]|] eqn:F2; [|discriminate].
-      cbn in E1, E2. inversion E1; inversion E2; subst a' b'.
-      apply nth_error_split in F1 as (u & w0 & -> & Lu). subst i.
-      rewrite nth_error_app2 in F2 by lia. replace (S (length u) - length u) with 1 in F2 by lia.
-      cbn in F2. destruct w0 as [|n0 w]; [discriminate|]. inversion F2; subst n0.
+    + pose proof (best_optimal _ _ _ _ B) as O.
+      destruct (optimal_node _ _ _ _ O) as (u & a & o & b & ob & w & -> & -> & N).
+      rewrite nth_error_app2, Nat.sub_diag by lia. cbn [nth_error].
       rewrite merge_node_at. split.
       * destruct ((r' =? r) && (o' =? o)) eqn:E; [|discriminate]. intros H.
         apply andb_prop in E as [A1 A2]. apply Nat.eqb_eq in A1, A2. subst r' o'.

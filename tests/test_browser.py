@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from lab import Desk, desk, serve
-from notebooks import KERNEL, NBS, name, read
+from notebooks import KERNEL, NBS, name
 
 from tito_nb.views.drift import SWITCHES
 

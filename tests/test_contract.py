@@ -1,16 +1,15 @@
 "The contract: its list against the proofs and the papers, its checks on what is broken on purpose."
 import re, shutil, subprocess
-from dataclasses import replace
 
 import pytest
-from notebooks import NBS, ROOT, read
-from test_delta import Plain
+from notebooks import ROOT, read
+from tables import Plain
 
 from tito_nb import contract
 from tito_nb.bpe import BpeTokenizer
 from tito_nb.contract import PROPERTIES, STATUSES, check, markdown_table, smaller, texts
 from tito_nb.merge_tree import MergeTable
-from tito_nb.renderer import ChatFormat, ParseError
+from tito_nb.renderer import ChatFormat
 from tito_nb.rollouts import load_rollouts
 
 PROOFS = ROOT / "proofs"

@@ -13,6 +13,7 @@ from delta_machine import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import Plain
 
 import tito_nb
 from tito_nb.bpe import BpeTokenizer
@@ -22,7 +23,7 @@ from tito_nb.delta import (
     parse_ids,
 )
 from tito_nb.merge_tree import MergeTable, UnknownToken
-from tito_nb.renderer import CHATML, ChatFormat, InvalidMessage, Message, ParseError, parse, render, render_message
+from tito_nb.renderer import CHATML, ChatFormat, InvalidMessage, Message, ParseError, render, render_message
 from tito_nb.rollouts import load_rollouts
 
 ROLLOUTS = load_rollouts()
@@ -1060,17 +1061,6 @@ def test_the_benchmark_compares_equal_ids():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.compare(turns=3)
-
-
-class Plain:
-    "A tokenizer of another make, whose `decode` takes anything for bytes that looks like bytes"
-    control: dict[bytes, int] = {}
-
-    def encode(self, data):
-        return list(data.encode() if isinstance(data, str) else data)
-
-    def decode(self, tokens):
-        return bytes(tokens)
 
 
 def test_a_tokenizer_gets_lists_of_ids():

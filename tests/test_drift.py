@@ -7,7 +7,7 @@ import numpy
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tables import random_table, tables
+from tables import Plain, tables
 from tito_nb import drift
 from tito_nb.bpe import BpeTokenizer
 from tito_nb.drift import Cause, MixedDelimiters, InvalidInput, mode_of, explain_drift, load_rollouts, mito_tokens, resegment
@@ -100,31 +100,20 @@ def test_a_lone_surrogate_is_refused_with_index_and_position():
         mito_tokens(TOY, [Message("critic", "hi")])
 
 
-class Foreign:
-    "A tokenizer of another make: one id per byte"
-    control: dict[bytes, int] = {}
-
-    def encode(self, data):
-        return list(data.encode() if isinstance(data, str) else data)
-
-    def decode(self, tokens):
-        return bytes(tokens)
-
-
 def test_any_tokenizer_of_the_protocol_will_do():
-    assert mito_tokens(Foreign(), [Message("user", "hi")]) == list(render([Message("user", "hi")]))
-    found = explain_drift(Foreign(), list(b"hi"), list(b"ho"))
+    assert mito_tokens(Plain(), [Message("user", "hi")]) == list(render([Message("user", "hi")]))
+    found = explain_drift(Plain(), list(b"hi"), list(b"ho"))
     assert (found.first, found.same_bytes, found.causes) == (1, False, {Cause.UNKNOWN})
     with pytest.raises(InvalidInput, match="sampled, index 1: the tokenizer has no token 300"):
-        explain_drift(Foreign(), [1, 300], [])
+        explain_drift(Plain(), [1, 300], [])
 
 
 def test_a_decode_that_is_not_id_by_id_is_refused():
-    class Cleaning(Foreign):
+    class Cleaning(Plain):
         def decode(self, tokens):
             return bytes(tokens).replace(b" .", b".")
 
-    class Text(Foreign):
+    class Text(Plain):
         def decode(self, tokens):
             return bytes(tokens).decode()
 
@@ -410,7 +399,7 @@ def test_regions_of_equal_bytes_are_cut_at_every_common_border(table, text, seed
 
 
 def test_ids_that_spell_nothing():
-    class Silent(Foreign):
+    class Silent(Plain):
         def decode(self, tokens):
             return bytes(token for token in tokens if token < 256)
 
@@ -485,30 +474,30 @@ def test_frequent_units_are_left_out_only_in_long_repetitive_text(compared):
     limit = int(drift.PATIENCE**0.5)
     for size, junk in ((limit // 2, False), (limit * 2, True)):
         compared.clear()
-        explain_drift(Foreign(), list(b"x" + b"ab " * size + b"y"), list(b"z" + b"ab " * size + b"w"))
+        explain_drift(Plain(), list(b"x" + b"ab " * size + b"y"), list(b"z" + b"ab " * size + b"w"))
         assert any(left_out for *_, left_out in compared) == junk and all(tried <= drift.PATIENCE for _, _, tried, _ in compared)
 
 
 def test_unrelated_texts_of_equally_frequent_words_are_bounded(compared):
     rng, words = random.Random(0), [f"w{i} " for i in range(150)]
     one, other = ("".join(rng.choices(words, k=6_000)) for _ in range(2))
-    found = explain_drift(Foreign(), list(one.encode()), list(other.encode()))
+    found = explain_drift(Plain(), list(one.encode()), list(other.encode()))
     assert found.regions and all(tried <= drift.PATIENCE for _, _, tried, _ in compared) and any(left_out for *_, left_out in compared)
 
 
 def test_long_runs_and_many_regions_cost_no_square():
     "Each of these took minutes when a run of blanks, an unclosed string or a message was gone through once for each of its parts"
     n = 50_000
-    blank = explain_drift(Foreign(), list(b"a" + b"\n" * n), list(b"a"))
+    blank = explain_drift(Plain(), list(b"a" + b"\n" * n), list(b"a"))
     assert [region.causes for region in blank.regions] == [{Cause.BOUNDARY_NEWLINE}]
-    inside = explain_drift(Foreign(), list(b"a" + b"\n" * n + b"c"), list(b"abc"))
+    inside = explain_drift(Plain(), list(b"a" + b"\n" * n + b"c"), list(b"abc"))
     assert [region.causes for region in inside.regions] == [{Cause.UNKNOWN}]
-    spaces = explain_drift(Foreign(), list(b"a" + b" " * n), list(b"a"))
+    spaces = explain_drift(Plain(), list(b"a" + b" " * n), list(b"a"))
     assert [region.causes for region in spaces.regions] == [{Cause.NORMALISATION}]
-    quotes = explain_drift(Foreign(), list(b"x" + b'\\"' * n), list(b"y" + b'\\"' * n))
+    quotes = explain_drift(Plain(), list(b"x" + b'\\"' * n), list(b"y" + b'\\"' * n))
     assert [region.causes for region in quotes.regions] == [{Cause.UNKNOWN}]
     numbers = list(range(10_000))
-    dumped = explain_drift(Foreign(), list(json.dumps(numbers).encode()), list(json.dumps(numbers, separators=(",", ":")).encode()))
+    dumped = explain_drift(Plain(), list(json.dumps(numbers).encode()), list(json.dumps(numbers, separators=(",", ":")).encode()))
     assert len(dumped.regions) == 9_999 and dumped.causes == {SP}
 
 
@@ -706,7 +695,7 @@ def test_p_is_a_probability(p, error):
 
 
 def test_resegment_needs_a_bpe_tokenizer_a_source_of_chance_and_data():
-    for bad in (Foreign(), MergeTable(RULES), None):
+    for bad in (Plain(), MergeTable(RULES), None):
         with pytest.raises(TypeError, match="a BpeTokenizer needed"):
             resegment(bad, "hello", 0.5, random.Random(0))
     for bad in (None, 5, "rng"):
@@ -819,11 +808,11 @@ def test_the_gradient_in_closed_form():
 
 
 def test_what_is_no_tokenizer():
-    for ask in (lambda: mode_of(BpeTokenizer), lambda: explain_drift(Foreign, [], []), lambda: mito_tokens(None, [])):
+    for ask in (lambda: mode_of(BpeTokenizer), lambda: explain_drift(Plain, [], []), lambda: mito_tokens(None, [])):
         with pytest.raises(TypeError, match="a tokenizer with encode, decode and control needed"):
             ask()
     for control in ({b"": 97}, {"text": 5}, {b"a": True}, {b"a": None}):
-        odd = Foreign()
+        odd = Plain()
         odd.control = control
         with pytest.raises(TypeError, match="tokenizer: control must map bytes, not empty, to integers"):
             explain_drift(odd, [97], [97])

@@ -5,7 +5,7 @@ from test_merging import BESIDE, CHECKERS, NONE, STEPS, TOKENS, TWO, misjudged
 
 from tito_nb import merging
 from tito_nb.merge_tree import MergeTable
-from tito_nb.merging import Derivation, check_derivation, check_linear, encode_textbook
+from tito_nb.merging import Derivation, check_linear, encode_textbook
 
 CELLS = {cell["id"]: text(cell["source"]) for cell in read(ROOT / "nbs" / "deeper" / "merging.ipynb")["cells"]}
 

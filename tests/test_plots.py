@@ -5,7 +5,7 @@ import matplotlib
 import pytest
 from matplotlib.text import Annotation
 
-from tito_nb.plots import clipped, drift_share_plot, growth_plot, headline, style, wilson
+from tito_nb.plots import clipped, drift_share_plot, growth_plot, style, wilson
 from tito_nb.views.theme import DARK, LIGHT
 
 LENGTHS = [64 * 2**k for k in range(7)]

@@ -11,7 +11,7 @@ from test_views import FAULTS, HEIGHT, NASTY, PAGE, WIDTHS, browser, page, sized
 from tito_nb.bpe import BpeTokenizer
 from tito_nb.delta import DeltaTokenizer, ForgedTurn
 from tito_nb.drift import Cause, explain_drift, mito_tokens, resegment
-from tito_nb.merge_tree import MergeTable, UnknownToken
+from tito_nb.merge_tree import UnknownToken
 from tito_nb.renderer import CHATML, Message, render
 from tito_nb.rollouts import load_rollouts
 from tito_nb.training import train

@@ -19,7 +19,7 @@ from typing import Any
 from .bpe import BpeTokenizer, Tokenizer, encode, inner_pairs, is_canonical, segmentations, splits_safely
 from .delta import DeltaTokenizer
 from .drift import check_tokenizer, mode_of
-from .merge_tree import MergeTable, check_bytes, token_id
+from .merge_tree import MergeTable, token_id
 from .merging import Derivation, check_derivation, check_linear, derive, encode_long, encode_short, encode_textbook
 from .renderer import CHATML, ChatFormat, Message, ParseError, escape, parse, render, render_message, unescape
 from .rollouts import load_rollouts
@@ -186,8 +186,8 @@ class Subject:
 
     def turn(self, history: DeltaTokenizer, data: bytes) -> tuple[int, int]:
         "Sample a turn with content `data`; where its ids begin and end"
-        start = len(history.open_turn())
-        history.sample(self.sampled(data), [-1.0] * len(self.sampled(data)))
+        start, ids = len(history.open_turn()), self.sampled(data)
+        history.sample(ids, [-1.0] * len(ids))
         end = len(history)
         history.close_turn("stop")
         return start, end
@@ -441,9 +441,9 @@ def check(
     own = tokenizer is not None or chat_format is not None
     subject = Subject(check_tokenizer(load_rollouts().tokenizer if tokenizer is None else tokenizer), CHATML if chat_format is None else chat_format)
     mode = mode_of(subject.tokenizer, subject.chat_format)
-    tried, letters, lines = list(texts(effort)), BOUNDS[effort], []
-    universe = [] if own else [(table, data, encode(table, data)) for rules in all_tables(*letters[:2]) for table in [MergeTable(rules)] for data in all_strings(letters[0], letters[2])]
-    for each in known if name == "all" else [name]:
+    asked, tried, letters, lines = known if name == "all" else [name], list(texts(effort)), BOUNDS[effort], []
+    universe = [] if own or not TABLE_CHECKS.keys() & set(asked) else [(table, data, encode(table, data)) for rules in all_tables(*letters[:2]) for table in [MergeTable(rules)] for data in all_strings(letters[0], letters[2])]
+    for each in asked:
         lines.append(_line(each, subject, tried, universe))
         if progress is not None:
             progress(lines[-1])

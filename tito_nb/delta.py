@@ -16,7 +16,7 @@ __all__ = ['KINDS', 'LOSS_OFF', 'TOOL_CALL', 'TURNS', 'FACTS', 'Span', 'Turn', '
 # %% ../nbs/05_delta.ipynb #delta-imports
 import json, math, re, numbers
 from array import array
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial

@@ -7,7 +7,7 @@ __all__ = ['check_table', 'encode_textbook', 'encode_short', 'encode_long', 'Der
            'check_linear']
 
 # %% ../nbs/deeper/merging.ipynb #merging-imports
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import pairwise

@@ -21,8 +21,8 @@ from ..bpe import Tokenizer
 from ..delta import DeltaTokenizer
 from ..drift import Cause, Drift, explain_drift, mito_tokens, touched
 from ..renderer import CHATML, ChatFormat, Message, as_message, render
-from .merge import steps_css
-from .theme import SOURCES, Picture, cells, code, figure, key, lead, quoted, runs, table, uid
+from .merge import steps_css, steps_form
+from .theme import SOURCES, Picture, cells, figure, key, lead, quoted, runs, table, uid
 
 # %% ../../nbs/machinery/views/drift.ipynb #theatre-cell
 @dataclass(frozen=True)
@@ -612,16 +612,6 @@ def drift_picture(
     return Picture(drift_html(frames[step]), frames[step].caption, DRIFT_CSS)
 
 # %% ../../nbs/machinery/views/drift.ipynb #theatre-steps-code
-def _radios(frames: Sequence[DriftFrame], first: int, group: str) -> str:
-    "The row of buttons"
-    buttons = ""
-    for frame in frames:
-        checked = ' checked="checked"' if frame.step == first else ""
-        name = escape(f"step {frame.step}, {frame.name}: {frame.caption}")
-        radio = f'<input type="radio" name="{group}" aria-label="{name}" data-lm-suppress-shortcuts="true"{checked}/>'
-        buttons += f"<label>{radio}<span>{frame.step} {frame.name}</span></label>"
-    return f'<fieldset class="tn-steps"><legend class="tn-hidden">Step</legend>{buttons}</fieldset>'
-
 def drift_steps_html(
     frames: Sequence[DriftFrame],  # from `theatre_frames`
     first: int | None = None,      # the step that is shown first; None: the last
@@ -629,13 +619,10 @@ def drift_steps_html(
     salt: str = "",                # tells two copies on one page apart
 ) -> str:
     "All frames as a stepper that needs no program; its rules are `theme_css`, `DRIFT_CSS` and `steps_css`"
-    shown, drawn = frames[-1 if first is None else first], ""
-    for frame in frames:
-        note = f'<div class="tn-head"><span>{escape(_note(frame))}</span></div>'
-        drawn += f'<div class="{"first" if frame is shown else "later"}">{note}{_body(frame, steady=True)}</div>'
-    radios = _radios(frames, shown.step, uid("theatre", frames[-1].columns, frames[0].plan.captions, salt))
-    form = f'<form method="dialog" autocomplete="off">{radios}<div class="tn-frames">{drawn}</div></form>'
-    return figure(NAME, form, legend=_legend(), theme=theme)
+    first = range(len(frames))[-1 if first is None else first]  # `IndexError` if there is no such step
+    steps = [(f"{frame.step} {frame.name}", f"step {frame.step}, {frame.name}: {frame.caption}", _note(frame), _body(frame, steady=True)) for frame in frames]
+    group = uid("theatre", frames[-1].columns, frames[0].plan.captions, salt)
+    return figure(NAME, steps_form(steps, first, group), legend=_legend(), theme=theme)
 
 def drift_steps_picture(
     frames: Sequence[DriftFrame],  # from `theatre_frames`

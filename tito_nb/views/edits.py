@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ..bpe import encode
 from ..merge_tree import MergeTable, brief, check_bytes, token_id
 from ..merging import check_table
-from .merge_frames import count
+from .merge_frames import TextTooLong, count
 from .theme import Picture, code, figure, glyph_svg, key, lead, quoted, scroll, svg, uid
 from .theme import table as table_html
 
@@ -21,17 +21,11 @@ from .theme import table as table_html
 class NothingChanged(ValueError):
     "Two equal texts: there is no edit to draw"
 
-class EditTooLong(ValueError):
-    "A text with more bytes than the figure draws; `length` says how many"
-
-    def __init__(self, length: int):
-        super().__init__(length)
-        self.length = length
-
-    def __str__(self) -> str:
-        return f"{self.length} bytes are too many to draw, the limit is {LIMIT}"
-
 LIMIT = 22  # columns that fit into the width of a figure
+
+class EditTooLong(TextTooLong):
+    "A text with more bytes than the figure draws; `length` says how many"
+    limit = LIMIT
 
 def changed_part(
     before: bytes,          # any bytes-like data

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['LEVEL', 'ROW', 'UNDER', 'NAMES', 'GUTTER', 'TREE_CSS', 'NAME', 'MERGE_CSS', 'STEPS_CSS', 'merge_svg',
-           'candidate_table', 'merge_html', 'message_html', 'merge_picture', 'telling_step', 'steps_css',
+           'candidate_table', 'merge_html', 'merge_picture', 'telling_step', 'steps_css', 'steps_form',
            'merge_steps_html', 'merge_steps_picture']
 
 # %% ../../nbs/machinery/views/merge.ipynb #merge-imports
@@ -12,16 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-# %% ../../nbs/machinery/views/merge.ipynb #merge-imports-floors
 from ..merge_tree import MergeTable
 from .merge_frames import ROWS, MergeFrame, Node, Pair, TextTooLong, count, merge_frames, ranked
 from .theme import Picture, code, cells, figure, glyph_svg, joined, key, lead, scroll, svg, uid
 from .theme import table as table_html
 
-# %% ../../nbs/machinery/views/merge.ipynb #merge-sizes
+# %% ../../nbs/machinery/views/merge.ipynb #merge-grid-class
 LEVEL, ROW, UNDER = 32, 36, 62  # px: height of one merge, of the row of bytes, and of the ranks and ids under it
 
-# %% ../../nbs/machinery/views/merge.ipynb #merge-grid-class
 @dataclass(frozen=True)
 class _Grid:
     "Where things stand, in px"
@@ -40,7 +38,6 @@ class _Grid:
         "x, y, width and height of the box over some bytes"
         return start * self.pitch + 2, self.top(level), (end - start) * self.pitch - 4, self.base - self.top(level)
 
-# %% ../../nbs/machinery/views/merge.ipynb #merge-grid
 def _grid(frame: MergeFrame, height: int) -> _Grid:
     "The measures for a piece with a tree of some height"
     pitch = max(44 if len(frame.data) <= 18 else 38, 9 * frame.plan.digits + 10)
@@ -121,7 +118,6 @@ def _ids(frame: MergeFrame, grid: _Grid, nodes: Sequence[Node]) -> str:
         texts += f'<text{new} x="{(node.start + node.end) * grid.pitch // 2}" y="{grid.base + 56}">{node.token}</text>'
     return texts
 
-# %% ../../nbs/machinery/views/merge.ipynb #merge-choice-mark
 def _choice_mark(frame: MergeFrame, grid: _Grid, pair: Pair) -> str:
     "Under the gap of the chosen pair a triangle, and its rank in bold"
     x, y = frame.nodes[pair.at].end * grid.pitch, grid.base
@@ -141,7 +137,6 @@ def _piece(frame: MergeFrame, grid: _Grid, piece: Node) -> str:
 NAMES = (("bytes", -13), ("rank", 29), ("id", 56))  # what the rows are called, and how far under the bytes
 GUTTER = 64  # px, for these names
 
-# %% ../../nbs/machinery/views/merge.ipynb #merge-names
 def _names(grid: _Grid, x: int) -> str:
     "The names of the rows"
     texts = "".join(f'<text class="note words soft start" x="{x}" y="{grid.base + y}">{name}</text>' for name, y in NAMES)
@@ -175,7 +170,6 @@ def _lines(frame: MergeFrame, width: int) -> list[list[Node]]:
         lines[-1].append(piece)
     return lines
 
-# %% ../../nbs/machinery/views/merge.ipynb #merge-line
 def _line(frame: MergeFrame, line: Sequence[Node]) -> tuple[str, int, int]:
     "One line of pieces, its width and its height"
     grid = _grid(frame, max((piece.height for piece in line), default=0))
@@ -280,14 +274,6 @@ def merge_html(
     "A frame as a figure for a page; its rules are `theme_css` and `MERGE_CSS`"
     return figure(NAME, _body(frame, steady, live), note=f"step {frame.step} of {frame.last}", legend=_legend(), theme=theme)
 
-# %% ../../nbs/machinery/views/merge.ipynb #merge-message-html
-def message_html(
-    sentence: str,       # what is wrong, or missing
-    live: bool = False,  # read aloud when it changes; for widgets only
-) -> str:
-    "A plain message in the place of a figure"
-    return figure(NAME, lead(sentence, live=live))
-
 # %% ../../nbs/machinery/views/merge.ipynb #merge-figure-css
 MERGE_CSS = TREE_CSS + """
 .tn .tn-trees { display: flex; flex-wrap: wrap; align-items: flex-end; padding: 2px 24px 2px 64px }
@@ -315,7 +301,7 @@ def merge_picture(
     try:
         frames = merge_frames(table, data)
     except TextTooLong as error:
-        return Picture(message_html(f"{error}."), f"{error}.", MERGE_CSS)
+        return Picture(figure(NAME, lead(f"{error}.")), f"{error}.", MERGE_CSS)
     if not -len(frames) <= step < len(frames):
         raise IndexError(f"no step {step}: the steps are 0 to {len(frames) - 1}")
     return Picture(merge_html(frames[step]), frames[step].caption, MERGE_CSS)
@@ -352,20 +338,26 @@ STEPS_CSS = """
 def steps_css(
     count: int,  # frames
 ) -> str:
-    "Rules for a stepper of up to `count` frames, beside `MERGE_CSS`"
+    "Rules for a stepper of up to `count` frames, beside those of its figure"
     show = ".tn .tn-steps:has(label:nth-of-type({0}) > :checked) + .tn-frames > :nth-child({0}) {{ display: block }}\n"
     return STEPS_CSS + "".join(show.format(number) for number in range(1, count + 1))
 
 # %% ../../nbs/machinery/views/merge.ipynb #merge-steps-code
-def _radios(frames: Sequence[MergeFrame], first: int, group: str) -> str:
-    "The row of buttons"
-    buttons = ""
-    for frame in frames:
-        checked = ' checked="checked"' if frame.step == first else ""
-        name = escape(f"step {frame.step}: {frame.caption}")
-        radio = f'<input type="radio" name="{group}" aria-label="{name}" data-lm-suppress-shortcuts="true"{checked}/>'
-        buttons += f"<label>{radio}<span>{frame.step}</span></label>"
-    return f'<fieldset class="tn-steps"><legend class="tn-hidden">Step</legend>{buttons}</fieldset>'
+def steps_form(
+    steps: Sequence[tuple[str, str, str, str]],  # words on the button, its name, a few words over the frame (plain text); the frame (HTML)
+    first: int,  # number of the step that is shown first
+    group: str,  # from `uid`: tells the buttons of two steppers apart
+) -> str:
+    "A row of radio buttons, and under it the frame of the one that is checked"
+    buttons = drawn = ""
+    for number, (words, name, note, body) in enumerate(steps):
+        checked = ' checked="checked"' if number == first else ""
+        radio = f'<input type="radio" name="{group}" aria-label="{escape(name)}" data-lm-suppress-shortcuts="true"{checked}/>'
+        buttons += f"<label>{radio}<span>{escape(words)}</span></label>"
+        head = f'<div class="tn-head"><span>{escape(note)}</span></div>'
+        drawn += f'<div class="{"first" if number == first else "later"}">{head}{body}</div>'
+    radios = f'<fieldset class="tn-steps"><legend class="tn-hidden">Step</legend>{buttons}</fieldset>'
+    return f'<form method="dialog" autocomplete="off">{radios}<div class="tn-frames">{drawn}</div></form>'
 
 # %% ../../nbs/machinery/views/merge.ipynb #merge-steps-html
 def merge_steps_html(
@@ -376,13 +368,11 @@ def merge_steps_html(
 ) -> str:
     "All frames as a stepper that needs no program; its rules are `theme_css`, `MERGE_CSS` and `steps_css`"
     first = telling_step(frames) if first is None else range(len(frames))[first]  # `IndexError` if there is no such step
-    drawn = ""
-    for frame in frames:
-        note = f'<div class="tn-head"><span>step {frame.step} of {frame.last}</span></div>'
-        drawn += f'<div class="{"first" if frame.step == first else "later"}">{note}{_body(frame, steady=True)}</div>'
-    radios = _radios(frames, first, uid("steps", frames, salt))
-    form = f'<form method="dialog" autocomplete="off">{radios}<div class="tn-frames">{drawn}</div></form>'
-    return figure(NAME, form, legend=_legend(), theme=theme)
+    steps = [
+        (str(frame.step), f"step {frame.step}: {frame.caption}", f"step {frame.step} of {frame.last}", _body(frame, steady=True))
+        for frame in frames
+    ]
+    return figure(NAME, steps_form(steps, first, uid("steps", frames, salt)), legend=_legend(), theme=theme)
 
 # %% ../../nbs/machinery/views/merge.ipynb #merge-steps-picture
 def merge_steps_picture(

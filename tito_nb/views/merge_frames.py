@@ -168,13 +168,14 @@ LIMIT = 64  # bytes
 
 class TextTooLong(ValueError):
     "More bytes than the figure draws; `length` says how many"
+    limit = LIMIT
 
     def __init__(self, length: int):
         super().__init__(length)
         self.length = length
 
     def __str__(self) -> str:
-        return f"{self.length} bytes are too many to draw, the limit is {LIMIT}"
+        return f"{self.length} bytes are too many to draw, the limit is {self.limit}"
 
 def _plan(states: Sequence[_State], data: bytes) -> Plan:
     "What the frames of these states have in common"
