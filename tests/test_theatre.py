@@ -465,6 +465,12 @@ def test_arguments_are_checked(bad):
         DriftTheatre(**bad)
 
 
+@pytest.mark.parametrize("bad", [Cause.UNKNOWN, [1], "SPELLING", None])
+def test_a_cause_without_a_switch(bad):
+    with pytest.raises(ValueError, match="^no switch for .*; there are SPELLING, TEMPLATE_REWRITE, BOUNDARY_NEWLINE, TRUNCATION$"):
+        DriftTheatre(causes=[bad])
+
+
 def test_reset_where_the_first_state_is_too_long():
     for theatre in (DriftTheatre(tool="x" * 65), DriftTheatre(text="x" * 65)):
         theatre.reset()

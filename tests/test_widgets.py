@@ -227,6 +227,12 @@ def test_a_lone_surrogate_is_a_message():
 # ---------------------------------------------------------------- play
 
 
+@pytest.mark.parametrize("seconds, error", [("x", TypeError), (None, TypeError), (True, TypeError), (0, ValueError), (-1, ValueError), (float("nan"), ValueError), (float("inf"), ValueError)])
+def test_seconds_are_a_number_above_zero(seconds, error):
+    with pytest.raises(error, match="^seconds: a number"):
+        MergeStepper("low", LOW, seconds=seconds)
+
+
 def test_play_is_off_at_first_and_stops_at_the_end():
     async def watch():
         stepper = MergeStepper("low low", LOW, seconds=0.001)
