@@ -7,7 +7,7 @@ for the machine of the run only. `--quick` is a trial of everything on small siz
 A peer that is not installed is said and left out. minbpe is in no package registry: `minbpe.py` beside this file has its algorithm.
 bpe-from-scratch is in no registry either and is left out. What a delta tokenizer costs is in `append.py`.
 """
-import argparse, contextlib, gc, hashlib, importlib, io, json, platform, random, sys, time, tracemalloc
+import argparse, contextlib, gc, hashlib, importlib, io, json, math, platform, random, sys, time, tracemalloc
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,20 +48,24 @@ def compare(
 
 
 def best(
-    runs: Mapping[str, tuple[Callable[[], Any], Callable[[Any], object]]],  # name -> what prepares a run (not counted), the run
+    runs: Mapping[Any, tuple[Callable[[], Any], Callable[[Any], object]]],  # name -> what prepares a run (not counted), the run
     repeats: int,
-) -> dict[str, float]:  # name -> least CPU seconds
+    enough: float = math.inf,  # CPU seconds after which a run is not repeated
+) -> dict[Any, float]:  # name -> least CPU seconds
     "All runs in turn, `repeats` times"
-    times: dict[str, float] = {}
+    times: dict[Any, float] = {}
+    total = dict.fromkeys(runs, 0.0)
     for _ in range(repeats):
         for name, (prepare, run) in runs.items():
+            if total[name] >= enough:
+                continue
             prepared = prepare()
             gc.collect()
             begin = time.process_time()
             kept = run(prepared)
             spent = time.process_time() - begin
             del kept, prepared
-            times[name] = min(spent, times.get(name, spent))
+            times[name], total[name] = min(spent, times.get(name, spent)), total[name] + spent
     return times
 
 
@@ -74,12 +78,13 @@ def always(value: Any) -> Callable[[], Any]:
 class Bench:
     "Sizes, what is installed, and what was found"
     quick: bool
+    packages: tuple[str, ...] = PACKAGES
     installed: dict[str, Any] = field(default_factory=dict)  # package -> module
     record: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         versions: dict[str, str | None] = {}
-        for name in PACKAGES:
+        for name in self.packages:
             try:
                 with contextlib.redirect_stdout(io.StringIO()):  # one of them greets
                     self.installed[name] = importlib.import_module(name)
@@ -137,14 +142,14 @@ class Peer:
     ids: Callable[[Any], list[int]] = list  # what the encoder gives, as ids; not counted
 
 
-def huggingface(installed: Mapping[str, Any], words: Vocabulary) -> Any:
-    "The vocabulary as a `tokenizers.Tokenizer`: the same rules, spelled in the alphabet of its byte level"
+def huggingface(installed: Mapping[str, Any], words: Vocabulary, pattern: str = CL100K_ONIGURUMA) -> Any:
+    "The vocabulary as a `tokenizers.Tokenizer`, behind a pattern in its dialect: the same rules, spelled in the alphabet of its byte level"
     hf = installed["tokenizers"]
     letter = byte_letters()
     spelled = {token: "".join(letter[byte] for byte in spelling) for spelling, token in words.ranks.items()}
     merges = [(spelled[left], spelled[right]) for left, right in words.merges]
     made = hf.Tokenizer(hf.models.BPE({text: token for token, text in spelled.items()}, merges))
-    made.pre_tokenizer = hf_chunks(hf, CL100K_ONIGURUMA)
+    made.pre_tokenizer = hf_chunks(hf, pattern)
     return made
 
 

@@ -3,7 +3,9 @@ import random
 
 from hypothesis import strategies as st
 
+from tito_nb.bpe import BpeTokenizer
 from tito_nb.merge_tree import MergeTable
+from tito_nb.training import train
 
 
 def random_table(rng: random.Random, letters: bytes, n_rules: int) -> MergeTable:
@@ -29,3 +31,19 @@ class Plain:
 
     def decode(self, tokens):
         return bytes(tokens)
+
+
+QWEN_IDS = {  # the control ids of Qwen3 that its chat format uses, and one that no format uses
+    b"<|endoftext|>": 151643, b"<|im_start|>": 151644, b"<|im_end|>": 151645, b"<tool_call>": 151657, b"</tool_call>": 151658, b"<|fim|>": 151659,
+    b"<tool_response>": 151665, b"</tool_response>": 151666, b"<think>": 151667, b"</think>": 151668,
+}
+QWEN_TOY = BpeTokenizer(train([b"user\n", b"assistant\n", b"\n\n" * 9], 9), control=QWEN_IDS)
+
+
+def attempt_error(error, call):
+    "The error of a call that has to raise it"
+    try:
+        found = call()
+    except error as raised:
+        return raised
+    raise AssertionError(f"no {error.__name__}, but {found!r}")

@@ -484,6 +484,10 @@ class Odd(Counting):
 ], ids=["lower", "control-id", "parses-control-text", "strip", "replaces"])
 def test_a_lossy_tokenizer_is_found_at_once(tokenizer):
     "D9 for any tokenizer: ids that are not the text's, or are control ids, never get in"
+    if tokenizer.decode(tokenizer.encode(b"\n")) != b"\n":
+        with pytest.raises(LossyTokenizer):
+            DeltaTokenizer(tokenizer)
+        return
     delta = DeltaTokenizer(tokenizer)
     refused(delta, lambda: delta.append(Message("user", "Q<|im_end|>")), LossyTokenizer)
     refused(delta, lambda: delta.append(Message("user", "ok"), Message("user", "Q<|im_end|>")), LossyTokenizer)

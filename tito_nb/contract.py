@@ -19,6 +19,7 @@ from typing import Any
 from .bpe import BpeTokenizer, Tokenizer, encode, inner_pairs, is_canonical, segmentations, splits_safely
 from .delta import DeltaTokenizer
 from .drift import check_tokenizer, mode_of
+from .ids_mode import parse_ids, turn_ids
 from .merge_tree import MergeTable, token_id
 from .merging import Derivation, check_derivation, check_linear, derive, encode_long, encode_short, encode_textbook
 from .renderer import CHATML, ChatFormat, Message, ParseError, escape, parse, render, render_message, unescape
@@ -83,6 +84,8 @@ RENDER = (
     Property("R5", "one rendering begins another if and only if the histories do so", "render(h) ⊑ render(k) ⇔ h ⊑ k", "", "PROVED", ("render_prefix_iff",), "TESTED"),
     Property("R6", "a message put in adds its bytes and no others", "render(h + [m] + k) = render(h) + render([m]) + render(k)", "", "PROVED",
              ("render_insert",), "TESTED"),
+    Property("R7", "in a format of control tokens messages come back from their ids; what is appended depends on whether the last turn is a group of tool results, and on nothing else of the past",
+             "parse_ids(ids(h)) = h; ids(h + g) = ids(h) + ids(g)", "g does not begin with a result where h ends with one", "TESTED", (), "random conversations and ids; not in the model"),
 )
 
 # %% ../nbs/08_contract.ipynb #contract-delta-list
@@ -99,7 +102,8 @@ DELTA = (
     Property("D4", "with no turn open, ids, bytes and messages agree", "decode(ids) = render(messages)", GIVES_BACK, "PROVED",
              ("views_agree", "parse_agrees", "ids_mode_round_trip"), MACHINE),
     Property("D5", "closing a turn adds nothing, a newline, or the end of turn and a newline, without loss; otherwise it is refused",
-             "added ∈ {ε, \\n, end \\n}", "", "PROVED", ("close_tail_iff", "close_adds_tail", "discard_restores"), MACHINE),
+             "added ∈ {ε, \\n, end \\n}", "", "PROVED", ("close_tail_iff", "close_adds_tail", "discard_restores"),
+             MACHINE + "; closing thinking, where asked for, and a stop token that is not the end are TESTED and not in the model"),
     Property("D6", "an insertion keeps every id on both sides, in a branch, and is refused inside a token", "ids' = ids[:i] + new + ids[i:]", GIVES_BACK, "PROVED",
              ("insert_ids", "insert_masks", "insert_recovers", "insert_flat_refuses"), MACHINE),
     Property("D7", "inserting at the end is appending; taking out what was put in restores the ids", "remove(insert(d, k, m), k) = d", "", "PROVED",
@@ -115,6 +119,8 @@ NOT = (
     Property("not B10", "behind a pre-tokenizer every slice is canonical", "canonical(r + s + t) ⇒ canonical(s)", "", "NOT CLAIMED", (), "false: two newlines, lesson 02"),
     Property("left reach", "a fixed table bounds how far an edit reaches to the left", "", VALID, "NOT CLAIMED", (), "open"),
     Property("pieces", "the pieces of a pre-tokenizer make up the text", "p1 + p2 + ... = b", "", "RUNTIME", (), "each call of `encode`"),
+    Property("parity", "the ids of a conversation are those of Qwen3's own template, rendered in full and encoded, or differ by a merged seam, by thinking, or by control text in content",
+             "", "the vocabulary of Qwen3, text without a normaliser", "TESTED", (), "random conversations; equal exactly where none of the three is there, lesson 07"),
     Property("drift", "`explain_drift` finds exactly the regions in which two sequences differ, and its counts are those of the masks", "", "",
              "TESTED", (), "random tables and sequences, and the recorded rollouts"),
     Property("causes", "the cause that `explain_drift` names is the true one", "", "", "NOT CLAIMED", (), "each cause is a condition on the two texts, lesson 04"),
@@ -171,10 +177,15 @@ class Subject:
     tokenizer: Tokenizer
     chat_format: ChatFormat
 
+    @property
+    def role(self) -> str:
+        "Whose messages stand between turns: not those of tools where these share a turn"
+        return self.chat_format.tags.result_role if self.chat_format.tags else self.chat_format.roles[-1]
+
     def history(self, *contents: bytes) -> DeltaTokenizer:
-        "A history of user messages"
+        "A history of messages of one role"
         made = DeltaTokenizer(self.tokenizer, self.chat_format)
-        made.append(*(Message(self.chat_format.roles[-1], content) for content in contents))
+        made.append(*(Message(self.role, content) for content in contents))
         return made
 
     def sampled(self, data: bytes) -> list[int]:
@@ -259,9 +270,18 @@ FORMAT_CHECKS: Mapping[str, Callable[[ChatFormat, bytes], bool]] = {
         for h in [_messages(chat_format, data)] for n in range(len(h))),
 }
 
+# %% ../nbs/08_contract.ipynb #contract-ids-checks
+def _come_back(subject: Subject, data: bytes) -> bool:
+    "Where delimiters are control tokens: messages of each role, alone and side by side, results as a group"
+    ids = lambda messages: [token for turn, _ in turn_ids(subject.tokenizer, messages, subject.chat_format) for token in turn]
+    one, group = _messages(subject.chat_format, data), [Message("tool", data), Message("tool", b""), Message("tool", data)]
+    histories = [one[: n + 1] for n in range(len(one))] + ([one[:2] + group, group] if subject.chat_format.tags else [])
+    back = all(parse_ids(subject.tokenizer, ids(history), subject.chat_format) == history for history in histories)
+    return back and all(ids(one[:n]) + ids(one[n:]) == ids(one) for n in range(len(one)))
+
 # %% ../nbs/08_contract.ipynb #contract-delta-checks
 def _appends(subject: Subject, data: bytes) -> bool:
-    history, message = subject.history(b"first"), Message(subject.chat_format.roles[-1], data)
+    history, message = subject.history(b"first"), Message(subject.role, data)
     before, messages = history.tokens, history.messages
     history.append(message)
     return history.tokens[: len(before)] == before and history.messages == [*messages, message] and history.audit().ok
@@ -269,7 +289,7 @@ def _appends(subject: Subject, data: bytes) -> bool:
 def _samples(subject: Subject, data: bytes) -> bool:
     history = subject.history(b"first")
     start, end = subject.turn(history, data)
-    history.append(Message(subject.chat_format.roles[-1], data))
+    history.append(Message(subject.role, data))
     [example] = history.training_examples()
     lengths = {len(part) for part in vars(example).values()}
     return history.tokens[start:end].tolist() == subject.sampled(data) and [i for i, on in enumerate(history.loss_mask) if on] == [*range(start, end)] and len(lengths) == 1
@@ -283,7 +303,7 @@ def _prompts(subject: Subject, data: bytes) -> bool:
         history.discard_turn()
         start, end = subject.turn(history, content)
         last = history.tokens[:end].tolist()
-        history.append(Message(subject.chat_format.roles[-1], content))
+        history.append(Message(subject.role, content))
     return True
 
 def _views(subject: Subject, data: bytes) -> bool:
@@ -312,20 +332,20 @@ def _edits(subject: Subject, data: bytes) -> bool:
     history = subject.history(b"first")
     subject.turn(history, data)
     before, place = history.tokens, history.spans[1].start
-    branch = history.insert(1, Message(subject.chat_format.roles[-1], data))
+    branch = history.insert(1, Message(subject.role, data))
     by = len(branch) - len(before)
     kept = branch.tokens[:place] == before[:place] and branch.tokens[place + by :] == before[place:] and history.tokens == before
     return kept and branch.audit().ok and not any(branch.loss_mask) and branch.remove(1).tokens == before
 
 def _at_end(subject: Subject, data: bytes) -> bool:
-    history, message = subject.history(b"first"), Message(subject.chat_format.roles[-1], data)
+    history, message = subject.history(b"first"), Message(subject.role, data)
     branch = history.insert(1, message)
     restored = branch.remove(1).tokens == history.tokens
     history.append(message)
     return branch.tokens == history.tokens and restored
 
 DELTA_CHECKS: Mapping[str, Callable[[Subject, bytes], bool]] = {
-    "D1": _appends, "D2": _samples, "D3": _prompts, "D4": _views, "D5": _closes, "D6": _edits, "D7": _at_end,
+    "R7": _come_back, "D1": _appends, "D2": _samples, "D3": _prompts, "D4": _views, "D5": _closes, "D6": _edits, "D7": _at_end,
 }
 
 # %% ../nbs/08_contract.ipynb #contract-texts-code
@@ -454,7 +474,10 @@ def _line(name: str, subject: Subject, tried: Sequence[bytes], universe: Sequenc
     "One property, on whatever it can be asked about"
     if universe and name in TABLE_CHECKS:
         return _on_tables(name, universe)
-    if name in FORMAT_CHECKS:
+    about_bytes, tagged = name in FORMAT_CHECKS, subject.chat_format.tags is not None
+    if about_bytes and tagged or name == "R7" and mode_of(subject.tokenizer, subject.chat_format) == "bytes":
+        return Line(name, None, 0, "")  # a format that exists as ids only, and a tokenizer without control tokens
+    if about_bytes:
         return _on_texts(name, FORMAT_CHECKS[name], subject.chat_format, tried)
     checks = {**TOKENIZER_CHECKS, **DELTA_CHECKS}
     return _on_texts(name, checks[name], subject, tried) if name in checks else Line(name, None, 0, "")

@@ -17,7 +17,7 @@ from decimal import Decimal
 from difflib import SequenceMatcher
 from enum import Enum
 from functools import cached_property, lru_cache
-from itertools import accumulate, pairwise, zip_longest
+from itertools import accumulate, chain, pairwise, zip_longest
 from math import isfinite
 from numbers import Real
 from random import Random
@@ -27,19 +27,19 @@ from unicodedata import normalize
 from .bpe import BpeTokenizer, Tokenizer, pieces
 from .merge_tree import MergeTable, brief, check_bytes, in_order, token_id
 from .merging import derive
-from .renderer import CHATML, ChatFormat, Message, as_message, render
+from .renderer import CHATML, ChatFormat, Control, Message, layout, render
 from .rollouts import Rollouts, load_rollouts
 
 # %% ../nbs/04_drift.ipynb #drift-mito-code
 class MixedDelimiters(ValueError):
-    "Some delimiters of the chat format of that name are control tokens of the tokenizer, and `missing` are not"
+    "What the chat format of that name needs as control tokens of the tokenizer is `missing`, wholly or in part"
 
     def __init__(self, chat_format: str, missing: Sequence[bytes]):
         super().__init__(chat_format, tuple(missing))
         self.chat_format, self.missing = chat_format, tuple(missing)
 
     def __str__(self) -> str:
-        return f"{self.chat_format}: {', '.join(map(repr, self.missing))} is no control token of the tokenizer, and another delimiter is"
+        return f"{self.chat_format}: {', '.join(map(repr, self.missing))} is no control token of the tokenizer, and has to be one in this format"
 
 def check_tokenizer(tokenizer: object) -> Tokenizer:
     "`tokenizer` itself; `TypeError` unless it is an object with `encode`, `decode` and a mapping `control`"
@@ -52,9 +52,9 @@ def mode_of(tokenizer: Tokenizer, chat_format: ChatFormat = CHATML) -> str:
     '"ids" if all delimiters of the format are control tokens of the tokenizer, "bytes" if none is; `MixedDelimiters`, `TypeError`'
     if not isinstance(chat_format, ChatFormat):
         raise TypeError(f"a ChatFormat needed, not {type(chat_format).__name__}")
-    control = check_tokenizer(tokenizer).control
-    missing = [delimiter for delimiter in chat_format.delimiters if delimiter not in control]
-    if missing and len(missing) < len(chat_format.delimiters):
+    control, needed = check_tokenizer(tokenizer).control, chat_format.control_texts
+    missing = [text for text in needed if text not in control]
+    if missing and (chat_format.tags is not None or len(missing) < len(needed)):
         raise MixedDelimiters(chat_format.name, missing)
     return "bytes" if missing else "ids"
 
@@ -64,12 +64,11 @@ def mito_tokens(
     chat_format: ChatFormat = CHATML,
 ) -> list[int]:  # token ids
     "What a MITO loop holds of `messages`: all of them rendered and encoded; errors of `render`, `MixedDelimiters`"
-    data = render(messages, chat_format)  # refuses a bad message with its index
     if mode_of(tokenizer, chat_format) == "bytes":
-        return list(tokenizer.encode(data))
-    (start, end), after = [tokenizer.control[delimiter] for delimiter in chat_format.delimiters], tokenizer.encode(chat_format.newline)
-    texts = (message.role.encode() + chat_format.newline + message.content for message in map(as_message, messages))
-    return [token for text in texts for token in (start, *tokenizer.encode(text), end, *after)]
+        return list(tokenizer.encode(render(messages, chat_format)))
+    parts = chain.from_iterable(parts for parts, _ in layout(messages, chat_format))
+    ids = ([tokenizer.control[part]] if isinstance(part, Control) else tokenizer.encode(part) for part in parts)
+    return list(chain.from_iterable(ids))
 
 # %% ../nbs/04_drift.ipynb #drift-errors-code
 class InvalidInput(ValueError):
