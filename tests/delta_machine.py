@@ -43,7 +43,7 @@ def freeze(value: Any) -> Any:
 
 def state(delta: DeltaTokenizer) -> Any:
     "All that a delta tokenizer holds: ids, spans, log-probabilities, borders, turn, notes, finished examples"
-    return freeze({name: value for name, value in vars(delta).items() if name not in ("tokenizer", "chat_format")})
+    return freeze({name: value for name, value in vars(delta).items() if name not in ("tokenizer", "chat_format", "_fixed")})  # `_fixed` is remembered, not held
 
 
 def refused(delta: DeltaTokenizer, call, errors=TYPED) -> Exception:

@@ -887,7 +887,7 @@ def test_notes_follow_an_edit(tokenizer):
 def test_the_audit_report_is_complete():
     report = said(IDS, [*b"4", E]).audit()
     assert report.ok and report.first_broken is None and report.notes == ()
-    assert set(report.facts.values()) == {True} and len(report.facts) == 5
+    assert set(report.facts.values()) == {True} and len(report.facts) == 6
 
 
 # ------------------------------------------------------------------- bad input

@@ -90,6 +90,8 @@ class Fixed:
     mode: str  # "ids" or "bytes"
     ids: Mapping[bytes, array]  # of the format's own texts
     controls: frozenset[int]  # all control ids of the tokenizer
+    texts: Mapping[int, bytes]  # in ids mode the text of each control id
+    spelled: dict[int, bytes]  # what ids spell, for those that have been asked for
 
 def fixed(tokenizer: Tokenizer, chat_format: ChatFormat = CHATML) -> Fixed:
     "What is the same in every turn; `LossyTokenizer`, `MixedDelimiters`"
@@ -98,7 +100,8 @@ def fixed(tokenizer: Tokenizer, chat_format: ChatFormat = CHATML) -> Fixed:
     if mode == "bytes":
         texts = [newline, chat_format.end + newline, *(chat_format.start + role + newline for role in roles)]
     controls = frozenset(_machine_ids(tokenizer.control.values()))
-    return Fixed(mode, {text: text_ids(tokenizer, text) for text in texts}, controls)
+    spelled = {token: text for text, token in tokenizer.control.items()} if mode == "ids" else {}
+    return Fixed(mode, {text: text_ids(tokenizer, text) for text in texts}, controls, spelled, {})
 
 # %% ../nbs/deeper/ids_mode.ipynb #ids-header-code
 def header_ids(tokenizer: Tokenizer, chat_format: ChatFormat, role: str, known: "Fixed | None" = None) -> array:
