@@ -5,7 +5,7 @@ process, each in turn; the time of all threads counts. The unit is `tito_nb` (1.
 for the machine of the run only. `--quick` is a trial of everything on small sizes, `--json PATH` writes what was found.
 
 A peer that is not installed is said and left out. minbpe is in no package registry: `minbpe.py` beside this file has its algorithm.
-bpe-from-scratch is in no registry either and is left out. What a delta tokenizer costs is in `append.py`.
+bpe-from-scratch is in no registry either and is left out. What a delta tokenizer costs is in `turns.py`.
 """
 import argparse, contextlib, gc, hashlib, importlib, io, json, math, platform, random, sys, time, tracemalloc
 from array import array
@@ -21,6 +21,7 @@ from vocabulary import CL100K, CL100K_ONIGURUMA, Vocabulary, splitter, vocabular
 
 from tito_nb import merging
 from tito_nb.bpe import BpeTokenizer, check_derivation, derive, encode, is_canonical, train
+from tito_nb.engines import byte_letters
 from tito_nb.delta import Buffer, mask_of
 from tito_nb.merge_tree import MergeTable
 from tito_nb.merging import encode_short, encode_textbook
@@ -157,13 +158,6 @@ def hf_chunks(hf: Any, pattern: str) -> Any:
     "Chunks by `pattern`, each in the alphabet of the byte level"
     split = hf.pre_tokenizers.Split(hf.Regex(pattern), "isolated")
     return hf.pre_tokenizers.Sequence([split, hf.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
-
-
-def byte_letters() -> list[str]:
-    "The letter that stands for each byte in byte-level vocabularies: itself where it prints, else from U+0100 up"
-    prints = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
-    others = iter(range(0x100, 0x200))
-    return [chr(byte if byte in prints else next(others)) for byte in range(256)]
 
 
 def turbo(module: Any, pattern: str, merges: Mapping[tuple[int, int], int]) -> Any:

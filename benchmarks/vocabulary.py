@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tito_nb.bpe import BpeTokenizer
+from tito_nb.engines import pair_rules
 from tito_nb.merge_tree import MergeTable
 
 CL100K = (
@@ -13,32 +14,6 @@ CL100K = (
 CL100K_ONIGURUMA = (
     r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+\z|\s*[\r\n]|\s+(?!\S)|\s"""
 )
-
-
-def pair_rules(
-    ranks: Mapping[bytes, int],  # spelling -> rank, which is also the id; the 256 bytes come first
-) -> list[tuple[int, int]]:  # pairs of ids in rank order
-    """The pairs that the tokens were made of; `ValueError` names a token that is not made of two earlier ones
-
-    An encoder for such ranks joins two neighbours whose joint spelling is a token, lowest rank first. Run it on the spelling of a
-    token of rank r with the ranks below r only, and let it end in two parts. Then in any text, whenever two neighbours are
-    joined to this token, they are these two parts: no merge has crossed the borders of the token, and between them the merges below r
-    have been made, all of them and in the order in which they are made on the spelling alone. So if every token ends in two parts, each
-    is made of one pair and no other, and rules of pairs make the same merges as ranks of spellings, on every input. A token encodes
-    to itself by the same argument: the shortcut "a chunk that is a token" changes nothing either.
-    """
-    rules = []
-    for spelling, rank in sorted(ranks.items(), key=lambda item: item[1]):
-        if len(spelling) == 1:
-            continue
-        parts = [spelling[i : i + 1] for i in range(len(spelling))]
-        while len(parts) > 2:
-            best, i = min((ranks.get(left + right, rank), i) for i, (left, right) in enumerate(zip(parts, parts[1:])))
-            if best >= rank:
-                raise ValueError(f"token {rank} {spelling!r} is not made of two earlier tokens but of {parts!r:.80}")
-            parts[i : i + 2] = [parts[i] + parts[i + 1]]
-        rules.append((ranks[parts[0]], ranks[parts[1]]))
-    return rules
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -319,6 +319,7 @@ class TokenizersEngine:
         "The bytes of `tokens`, control ids spelled; `UnknownToken` with its index"
         tokens = list(tokens)
         try:
+            array("q", tokens)  # 1.0 is a key of a dictionary where 1 is, and no id
             return b"".join([self._spelled[token] if token in self._spelled else self._spell(token) for token in tokens])
         except (KeyError, OverflowError, TypeError):
             raise first_unknown(tokens, self._spell, self.plain.get_vocab_size()) from None
