@@ -575,12 +575,13 @@ def run(bench: Bench) -> None:
     goals(bench)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Encoding, training, certificates and memory beside other tokenizers")
+def command(run: Callable[[Bench], None], packages: tuple[str, ...], about: str, arguments: Sequence[str] | None) -> None:
+    "The command line of a benchmark"
+    parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--quick", action="store_true", help="everything on small sizes: a trial, not a measurement")
     parser.add_argument("--json", metavar="PATH", help="write the record to PATH")
     options = parser.parse_args(arguments)
-    bench = Bench(options.quick)
+    bench = Bench(options.quick, packages)
     try:
         run(bench)
     except Different as error:
@@ -588,6 +589,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump(bench.record, file, indent=1)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    command(run, PACKAGES, "Encoding, training, certificates and memory beside other tokenizers", arguments)
 
 
 if __name__ == "__main__":

@@ -18,14 +18,14 @@ is taken, the best of several, all in one process, each in turn; the time of all
 delta, doing the same, at the same turn and on the same engine. A peer that is missing or fails has a row that says why.
 `--quick` is a trial of everything on small sizes, `--json PATH` writes what was found.
 """
-import argparse, gc, json, sys
+import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from types import SimpleNamespace
 from typing import Any
 
-from bpe import OURS, Bench, Different, always, best, compare, goals, held, huggingface, show
+from bpe import OURS, Bench, Different, always, best, command, compare, goals, held, huggingface, show
 from vocabulary import Vocabulary, vocabulary
 
 from tito_nb.bpe import BpeTokenizer, Tokenizer
@@ -602,18 +602,8 @@ def run(bench: Bench, sizes: Sizes) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Appending, stepping and whole rollouts beside other ways; memory")
-    parser.add_argument("--quick", action="store_true", help="everything on small sizes: a trial, not a measurement")
-    parser.add_argument("--json", metavar="PATH", help="write the record to PATH")
-    options = parser.parse_args(arguments)
-    bench = Bench(options.quick, PACKAGES)
-    try:
-        run(bench, QUICK if options.quick else FULL)
-    except Different as error:
-        sys.exit(f"stopped, nothing was timed after this: {error}")
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as file:
-            json.dump(bench.record, file, indent=1)
+    sized = lambda bench: run(bench, QUICK if bench.quick else FULL)
+    command(sized, PACKAGES, "Appending, stepping and whole rollouts beside other ways; memory", arguments)
 
 
 if __name__ == "__main__":

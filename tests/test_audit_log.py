@@ -30,7 +30,7 @@ def short() -> AuditLog:
 
 
 def data(log: AuditLog) -> bytes:
-    return b"".join(log._lines)
+    return log.data
 
 
 # ----------------------------------------------------------- every change is found

@@ -16,6 +16,7 @@ from itertools import islice
 from random import Random
 from typing import Any
 
+from .audit_log import AuditLog, read_log, replay, verify
 from .bpe import BpeTokenizer, Tokenizer, encode, inner_pairs, is_canonical, segmentations, splits_safely
 from .delta import DeltaTokenizer
 from .drift import check_tokenizer, mode_of
@@ -108,6 +109,9 @@ DELTA = (
              ("insert_ids", "insert_masks", "insert_recovers", "insert_flat_refuses"), MACHINE),
     Property("D7", "inserting at the end is appending; taking out what was put in restores the ids", "remove(insert(d, k, m), k) = d", "", "PROVED",
              ("insert_end_is_append", "remove_inserted"), MACHINE),
+    Property("D8", "a log that was saved, loaded and followed gives the same ids, spans and masks; any change of a log whose head is known is found",
+             "load(save(d)) = d; replay(log) = ids", "a rewrite with a chain of its own needs the head", "TESTED", (),
+             "random rollouts of both formats; EXHAUSTIVE: every change of a byte, every cut and exchange of lines of a short log; not in the model"),
     Property("D9", "where delimiters are control ids, content yields none", "control ∩ encode(content) = ∅", "control ids outside the table", "PROVED",
              ("content_no_control",), MACHINE + "; RUNTIME on each append"),
 )
@@ -344,8 +348,24 @@ def _at_end(subject: Subject, data: bytes) -> bool:
     history.append(message)
     return branch.tokens == history.tokens and restored
 
+# %% ../nbs/08_contract.ipynb #contract-log-check
+def _logged(subject: Subject, data: bytes) -> bool:
+    "A history with a log: what it adds up to, without the history; and a line that was changed is found"
+    history = DeltaTokenizer(subject.tokenizer, subject.chat_format, AuditLog())
+    history.append(Message(subject.role, data))
+    subject.turn(history, data)
+    log = history.log or AuditLog()
+    again = AuditLog()
+    for entry in log.entries:
+        again.add(entry.pop("op"), **entry)
+    state = replay(read_log(log.data, log.head))
+    found = [(span.kind, span.start, span.end, span.message) for span in state.spans]
+    spans = [(span.kind, span.start, span.end, span.message) for span in history.spans]
+    changed = verify(log, [*history.tokens[:-1], history.tokens[-1] + 1], log.head)
+    return state.ids == history.tokens and found == spans and verify(log, history.tokens, log.head).ok and not changed.ok and again.head == log.head
+
 DELTA_CHECKS: Mapping[str, Callable[[Subject, bytes], bool]] = {
-    "R7": _come_back, "D1": _appends, "D2": _samples, "D3": _prompts, "D4": _views, "D5": _closes, "D6": _edits, "D7": _at_end,
+    "R7": _come_back, "D1": _appends, "D2": _samples, "D3": _prompts, "D4": _views, "D5": _closes, "D6": _edits, "D7": _at_end, "D8": _logged,
 }
 
 # %% ../nbs/08_contract.ipynb #contract-texts-code

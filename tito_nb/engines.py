@@ -7,8 +7,9 @@ __all__ = ['QWEN_PATTERN', 'QWEN3_CONTROL', 'QWEN_CONTROL', 'CL100K_PATTERN', 'O
            'MissingPackage', 'InvalidVocabulary', 'load_ranks', 'qwen_ranks', 'pair_rules', 'cache_folder',
            'cached_rules', 'write_whole', 'stretches', 'Pattern', 'load_tiktoken', 'UnencodableByte', 'check_encodable',
            'first_unknown', 'TiktokenEngine', 'from_tiktoken', 'compiled', 'NormalisedText', 'byte_letters',
-           'letter_bytes', 'spelled_bytes', 'TokenizersEngine', 'from_tokenizers', 'qwen', 'qwen3', 'cl100k', 'o200k',
-           'Sampled', 'NoSample', 'part_of', 'checked_sample', 'only_one', 'sampled_from_vllm', 'sampled_from_sglang']
+           'letter_bytes', 'letters_of', 'spelled_bytes', 'TokenizersEngine', 'spell', 'from_tokenizers', 'qwen',
+           'qwen3', 'cl100k', 'o200k', 'Sampled', 'NoSample', 'part_of', 'checked_sample', 'only_one',
+           'sampled_from_vllm', 'sampled_from_sglang']
 
 # %% ../nbs/07_engines.ipynb #engines-imports
 import base64, binascii, gzip, hashlib, json, os, re, tempfile
@@ -234,7 +235,7 @@ class TiktokenEngine:
 
     def decode(self, tokens: Iterable[int]) -> bytes:
         "The bytes of `tokens`, control ids spelled; `UnknownToken` with its index"
-        tokens = list(tokens)
+        tokens = tokens if isinstance(tokens, list) else list(tokens)
         try:
             return self.encoding.decode_bytes(tokens)
         except (KeyError, OverflowError, TypeError, ValueError):
@@ -284,6 +285,10 @@ def letter_bytes() -> Mapping[int, int]:
     "Code point of such a character -> its byte"
     return {ord(letter): byte for byte, letter in enumerate(byte_letters())}
 
+def letters_of(data: bytes) -> str:
+    "Bytes in these characters"
+    return "".join([byte_letters()[byte] for byte in data])
+
 def spelled_bytes(token: str, number: int) -> bytes:
     "The bytes of a token of a byte-level vocabulary; `InvalidVocabulary` for one with another character in it"
     try:
@@ -299,41 +304,42 @@ class TokenizersEngine:
     control: Mapping[bytes, int]  # text of each added token -> id
     missing: frozenset[int]  # bytes that are no tokens
     normaliser: str | None  # what it does to a text first, in the library's words
-    _spelled: dict[int, bytes]  # id -> bytes, for those that have been asked for
+    _spelled: dict[int, bytes]  # id -> bytes, of those asked for
 
     def encode(self, data: bytes | str) -> list[int]:
         "Token ids, never a control id; `UnencodableByte`, `NormalisedText`, `UnicodeEncodeError` for a lone surrogate"
         raw = data.encode() if isinstance(data, str) else check_bytes(data)
         check_encodable(raw, self.missing)
-        ids: list[int] = []
-        for part in stretches(raw):
-            if isinstance(part, bytes):
-                ids += [token.id for token in self.plain.model.tokenize("".join([byte_letters()[byte] for byte in part]))]
-                continue
-            if self.normaliser is not None and (other := self.plain.normalizer.normalize_str(part)) != part:
-                raise NormalisedText(self.normaliser, len(os.path.commonprefix([part, other])))
-            ids += self.plain.encode(part, add_special_tokens=False).ids
-        return ids
+        parts = stretches(raw)
+        return self._ids(parts[0]) if len(parts) == 1 else [token for part in parts for token in self._ids(part)]
+
+    def _ids(self, part: str | bytes) -> list[int]:
+        "The ids of one stretch"
+        if isinstance(part, bytes):
+            return [token.id for token in self.plain.model.tokenize(letters_of(part))]
+        if self.normaliser is not None and (other := self.plain.normalizer.normalize_str(part)) != part:
+            raise NormalisedText(self.normaliser, len(os.path.commonprefix([part, other])))
+        return self.plain.encode(part, add_special_tokens=False).ids
 
     def decode(self, tokens: Iterable[int]) -> bytes:
         "The bytes of `tokens`, control ids spelled; `UnknownToken` with its index"
         tokens = list(tokens)
         try:
-            array("q", tokens)  # 1.0 is a key of a dictionary where 1 is, and no id
-            return b"".join([self._spelled[token] if token in self._spelled else self._spell(token) for token in tokens])
+            known = self._spelled  # asked for machine integers: 1.0 is a key where 1 is, and no id
+            return b"".join([known[token] if token in known else spell(self, token) for token in array("q", tokens)])
         except (KeyError, OverflowError, TypeError):
-            raise first_unknown(tokens, self._spell, self.plain.get_vocab_size()) from None
-
-    def _spell(self, token: int) -> bytes:
-        "The bytes of one token of the model; `KeyError`"
-        if (spelled := self.plain.id_to_token(token)) is None:
-            raise KeyError(token)
-        return self._spelled.setdefault(token, spelled_bytes(spelled, token))
+            raise first_unknown(tokens, lambda token: spell(self, token), self.plain.get_vocab_size()) from None
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self.control)} control tokens, normaliser={self.normaliser})"
+        return f"TokenizersEngine({len(self.control)} control tokens, normaliser={self.normaliser})"
 
 # %% ../nbs/07_engines.ipynb #engines-from-hf-code
+def spell(engine: TokenizersEngine, token: int) -> bytes:
+    "The bytes of one token of the model, noted; `KeyError`"
+    if (spelled := engine.plain.id_to_token(token)) is None:
+        raise KeyError(token)
+    return engine._spelled.setdefault(token, spelled_bytes(spelled, token))
+
 def from_tokenizers(
     tokenizer: Any,  # a `tokenizers.Tokenizer` with a byte-level vocabulary
 ) -> TokenizersEngine:

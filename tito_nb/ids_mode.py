@@ -36,7 +36,8 @@ def _machine_ids(ids: Iterable[int]) -> array:
 
 def text_ids(tokenizer: Tokenizer, data: bytes, controls: frozenset[int] | None = None) -> array:
     "`data` encoded, if the tokenizer gives it back and used no control id (`controls`, if they are at hand); else `LossyTokenizer`"
-    ids = list(tokenizer.encode(data))
+    ids = tokenizer.encode(data)
+    ids = ids if isinstance(ids, list) else list(ids)
     controls = frozenset(tokenizer.control.values()) if controls is None else controls
     if not controls.isdisjoint(ids):
         raise LossyTokenizer(f"the tokenizer encodes {data!r:.60} to the control id {min(controls & set(ids))}")
