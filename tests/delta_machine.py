@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from hypothesis import settings
@@ -13,15 +13,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tables import random_table
 
 from tito_nb.bpe import BpeTokenizer
-from tito_nb.delta import BadSample, DeltaTokenizer, ForgedTurn, InsideToken, TokenParseError, WrongOrder
+from tito_nb.delta import BadSample, DeltaTokenizer, ForgedTurn, InsideGroup, InsideToken, TokenParseError, WrongOrder
 from tito_nb.merge_tree import UnknownToken
-from tito_nb.renderer import InvalidMessage, Message, ParseError, parse
+from tito_nb.renderer import CHATML, QWEN3, InvalidMessage, Message, ParseError, parse
 from tito_nb.rollouts import load_rollouts
 from tito_nb.training import train
 
 START, END, NEWLINE = b"<|im_start|>", b"<|im_end|>", b"\n"
 ROLES = ("system", "user", "assistant", "tool")
-TYPED = (WrongOrder, BadSample, UnknownToken, ForgedTurn, InsideToken, InvalidMessage, ParseError, TokenParseError, IndexError, TypeError)
+TYPED = (WrongOrder, BadSample, UnknownToken, ForgedTurn, InsideToken, InsideGroup, InvalidMessage, ParseError, TokenParseError, IndexError, TypeError)
 
 
 # ------------------------------------------------------------- nothing changed
@@ -93,6 +93,7 @@ class Id:
     kind: str
     message: int | None
     logprob: float = math.nan
+    version: int | None = None
 
 
 @cache
@@ -119,7 +120,7 @@ class Model:
         return b"".join([spelled[token] for token in ids])
 
     def copy(self) -> "Model":
-        other = Model(self.tokenizer)
+        other = type(self)(self.tokenizer)
         for name, value in vars(self).items():
             setattr(other, name, value[:] if isinstance(value, list) else value)
         return other
@@ -148,14 +149,30 @@ class Model:
 
     # what happens
 
-    def add(self, kind: str, ids, message: int | None, logprobs=None) -> None:
-        self.ids += [Id(token, kind, message, p) for token, p in zip(ids, logprobs or [math.nan] * len(ids), strict=True)]
+    def add(self, kind: str, ids, message: int | None, logprobs=None, version=None) -> None:
+        self.ids += [Id(token, kind, message, p, version) for token, p in zip(ids, logprobs or [math.nan] * len(ids), strict=True)]
 
     def append(self, role: str, content: bytes, kind: str = "rendered") -> None:
         self.starts.append(len(self.ids))
         self.add(kind, self.written(role, content), len(self.messages))
         self.messages.append((role, content))
         self.no_end.append(False)
+
+    def append_all(self, messages, kind: str = "rendered") -> None:
+        for message in messages:
+            self.append(*message, kind=kind)
+
+    def joins(self, messages) -> bool:
+        "Would the first of `messages` have to go into a turn that is there already?"
+        return False
+
+    def spelled_all(self, messages, starts=None) -> bytes:
+        "The bytes of whole messages; `starts` says which of them begin a turn"
+        return b"".join(self.spelled(*m) for m in messages)
+
+    def controls(self) -> list[int]:
+        "The control ids of the closed messages"
+        return [self.tokenizer.control[START], self.tokenizer.control[END]] * len(self.messages)
 
     def open(self) -> None:
         self.turn = len(self.ids)
@@ -186,10 +203,10 @@ class Model:
                 return n
         return len(new)
 
-    def sample(self, new: list[int], logprobs) -> None:
+    def sample(self, new: list[int], logprobs, version=None) -> None:
         n, message = self.how_many(new), len(self.messages)
-        self.add("sampled", new[:n], message, logprobs and logprobs[:n])
-        self.add("sampled", new[n:], None, logprobs and logprobs[n:])
+        self.add("sampled", new[:n], message, logprobs and logprobs[:n], version)
+        self.add("sampled", new[n:], None, logprobs and logprobs[n:], version)
 
     def judged(self) -> tuple[bytes, bytes] | int:
         "Content and missing bytes of the open turn, or the offset of a forgery"
@@ -205,6 +222,10 @@ class Model:
         if found is None:
             return decode(said).index(b"<|")
         return unescaped(found[1]), (END + NEWLINE)[len(found[2]) :]
+
+    def stopped(self) -> list[int]:
+        "Where another stop token than the end delimiter ended a turn"
+        return []
 
     def close(self, finish_reason: str | None) -> bytes:
         content, missing = self.judged()
@@ -229,7 +250,7 @@ class Model:
         new, other = [i for m in put for i in self.written(*m)], self.copy()
         by, count = len(new) - (stop - start), len(put) - taken
         right = [
-            Id(i.token, "replayed" if i.kind == "sampled" else i.kind, None if i.message is None else i.message + count)
+            Id(i.token, "replayed" if i.kind == "sampled" else i.kind, None if i.message is None else i.message + count, math.nan, i.version)
             for i in self.ids[stop:]
         ]
         other.ids = self.ids[:start] + [Id(token, "rendered", index) for token in new] + right
@@ -243,8 +264,7 @@ class Model:
         if any(i.kind in ("sampled", "replayed") for i in self.ids):
             self.finished.append(self.ids)
         self.ids, self.messages, self.starts, self.no_end, self.asked = [], [], [], [], None
-        for message in messages:
-            self.append(*message, kind="context")
+        self.append_all(messages, kind="context")
 
     def adopt(self, ids: list[int]) -> bool:
         "Take ids from elsewhere; False if they are no conversation"
@@ -255,6 +275,11 @@ class Model:
         self.messages, self.starts = read
         self.no_end = [False] * len(self.messages)
         return True
+
+    def adoptable(self, messages, cut) -> list[int]:
+        "Ids of whole messages, their texts cut by `cut`"
+        start, end = self.tokenizer.control[START], self.tokenizer.control[END]
+        return [i for role, body in messages for i in (start, *cut(role.encode() + NEWLINE + body), end, *cut(NEWLINE))]
 
     def read_bytes(self, ids: list[int]):
         data, at, messages, offsets = self.decode(ids), 0, [], []
@@ -299,6 +324,7 @@ def check_example(example, ids: list[Id]) -> None:
     assert list(example.labels) == [i.token if i.kind == "sampled" else -100 for i in ids]
     assert same_numbers(example.logprobs, [i.logprob if i.kind == "sampled" else math.nan for i in ids])
     assert list(example.score_mask) == [i.kind == "replayed" for i in ids]
+    assert list(example.versions) == [-1 if i.kind != "sampled" or i.version is None else i.version for i in ids]
 
 
 def check_spans(delta: DeltaTokenizer, model: Model) -> None:
@@ -307,10 +333,11 @@ def check_spans(delta: DeltaTokenizer, model: Model) -> None:
     for span in spans:
         assert span.start == edge < span.end
         edge = span.end
-        assert {(i.kind, i.message) for i in model.ids[span.start : span.end]} == {(span.kind, span.message)}
+        assert {(i.kind, i.message, i.version) for i in model.ids[span.start : span.end]} == {(span.kind, span.message, span.version)}
     assert edge == len(delta) == len(model.ids)
-    closed = [s.message for s in spans if s.kind == "sampled" and s.message is not None and s.message < len(model.messages)]
-    assert len(closed) == len(set(closed)), "what was sampled in one turn is one span"
+    end = len(delta) if model.turn is None else model.turn
+    closed = [(s.kind, s.message, s.version) for s in spans if s.start < end]
+    assert not any(one == other and one[0] == "sampled" for one, other in pairwise(closed)), "one span for what one version sampled in a turn"
 
 
 def check(delta: DeltaTokenizer, model: Model) -> None:
@@ -327,13 +354,12 @@ def check(delta: DeltaTokenizer, model: Model) -> None:
     end = len(ids) if model.turn is None else model.turn
     outside = [i.token for i in model.ids[:end] if i.message is None and i.kind in ("sampled", "replayed")]
     closed = [i.token for i in model.ids[:end] if not (i.message is None and i.kind in ("sampled", "replayed"))]
-    assert [(m.role, m.content) for m in delta.messages] == model.messages
-    assert decode(closed) == b"".join(model.spelled(*m) for m in model.messages)  # D4
+    assert delta.messages == [Message(*m) for m in model.messages]
+    assert decode(closed) == model.spelled_all(model.messages, model.starts)  # D4
     if not model.ids_mode and model.turn is None and not outside:
         assert [(m.role, m.content) for m in parse(delta.data)] == model.messages
     if model.ids_mode:  # D9
-        controls = [token for token in closed if token in model.tokenizer.control.values()]
-        assert controls == [model.tokenizer.control[START], model.tokenizer.control[END]] * len(model.messages)
+        assert [token for token in closed if token in model.tokenizer.control.values()] == model.controls()
     assert list(delta._buffer.borders) == model.starts
     report = delta.audit()
     assert report.ok and report.first_broken is None and all(report.facts.values()), report
@@ -342,14 +368,17 @@ def check(delta: DeltaTokenizer, model: Model) -> None:
 
 def check_notes(notes: tuple[str, ...], model: Model) -> None:
     "Each id that was kept after an end, and each message that stopped without one, is named; nothing else is"
-    kept, messages = [], []
+    kept, messages, stopped = [], [], []
     for note in notes:
-        if found := re.fullmatch(r"ids (\d+) to (\d+) were sampled after the end of a turn and kept", note):
+        if found := re.fullmatch(r"id (\d+) ended a turn and is not its end delimiter", note):
+            stopped.append(int(found[1]))
+        elif found := re.fullmatch(r"ids (\d+) to (\d+) were sampled after the end of a turn and kept", note):
             kept += range(int(found[1]), int(found[2]) + 1)
         else:
             found = re.fullmatch(r"message (\d+): the finish reason is 'stop', and no end-of-turn token was sampled", note)
             messages.append(int(found[1]))
-    assert kept == [n for n, i in enumerate(model.ids) if i.message is None and i.kind in ("sampled", "replayed")]
+    assert sorted(kept + stopped) == [n for n, i in enumerate(model.ids) if i.message is None and i.kind in ("sampled", "replayed")]
+    assert stopped == model.stopped()
     assert messages == [n for n, no_end in enumerate(model.no_end) if no_end]
 
 
@@ -477,7 +506,7 @@ def is_open(machine: "Machine") -> bool:
 class Machine(RuleBasedStateMachine):
     "Several branches at once, each with its model; a step acts on one of them"
 
-    ids_mode, small = True, True
+    ids_mode, small, model_class, chat_format = True, True, Model, CHATML
 
     def __init__(self):
         super().__init__()
@@ -499,8 +528,8 @@ class Machine(RuleBasedStateMachine):
     @initialize(seed=seeds, new=st.lists(messages, max_size=4), turns=st.integers(0, 2))
     def begin(self, seed, new, turns):
         rng = random.Random(seed)
-        self.tokenizer = small_tokenizer(rng.randrange(24), self.ids_mode) if self.small else recorded_tokenizer(self.ids_mode)
-        self.enter(DeltaTokenizer(self.tokenizer), Model(self.tokenizer))
+        self.tokenizer = self.a_tokenizer(rng)
+        self.enter(DeltaTokenizer(self.tokenizer, self.chat_format), self.model_class(self.tokenizer))
         assert self.delta.mode == ("ids" if self.ids_mode else "bytes")
         if rng.random() < 0.5:
             self.adopt(new, rng)
@@ -508,6 +537,9 @@ class Machine(RuleBasedStateMachine):
             self.append(new, False)
         for _ in range(turns):
             self.whole_turn(rng.randrange(2**32), "stop")
+
+    def a_tokenizer(self, rng):
+        return small_tokenizer(rng.randrange(24), self.ids_mode) if self.small else recorded_tokenizer(self.ids_mode)
 
     @invariant()
     def all_hold(self):
@@ -526,11 +558,14 @@ class Machine(RuleBasedStateMachine):
     @rule(new=st.lists(messages, max_size=3), plain=st.booleans())
     def append(self, new, plain):
         delta, model, old = self.delta, self.model, self.delta.tokens
-        delta.append(*[{"role": role, "content": content} if plain else Message(role, content) for role, content in new])
-        for message in new:
-            model.append(*message)
+        made = [{"role": m[0], "content": m[1]} if plain and len(m) == 2 else Message(*m) for m in new]
+        if model.joins(new):
+            assert refused(delta, lambda: delta.append(*made), InvalidMessage).index == len(model.messages)
+            return
+        delta.append(*made)
+        model.append_all(new)
         assert delta.tokens[: len(old)] == old  # D1
-        assert self.tokenizer.decode(delta.tokens[len(old) :]) == b"".join(model.spelled(*m) for m in new)
+        assert self.tokenizer.decode(delta.tokens[len(old) :]) == model.spelled_all(new)
 
     @precondition(closed)
     @rule()
@@ -550,12 +585,13 @@ class Machine(RuleBasedStateMachine):
         for new in cut_up(completion_ids(self.tokenizer, completion(rng), rng), rng):
             logprobs = [rng.choice([-0.0, rng.uniform(-9, 0), -1]) for _ in new] if with_logprobs and rng.random() < 0.8 else None
             old, n = delta.tokens, model.how_many(new)
-            call = lambda: delta.sample(as_any_iterable(new, rng), logprobs and iter(logprobs), after_stop="keep" if keep else "refuse")
+            version, after_stop = rng.choice([None, None, 0, 7]), "keep" if keep else "refuse"
+            call = lambda: delta.sample(as_any_iterable(new, rng), logprobs and iter(logprobs), version=version, after_stop=after_stop)
             if n < len(new) and not keep:
                 assert refused(delta, call, BadSample).index == n
                 continue
             call()
-            model.sample(new, logprobs)
+            model.sample(new, logprobs, version)
             assert delta.tokens[len(old) :].tolist() == new and delta.tokens[: len(old)] == old  # D2
         self.peek()
 
@@ -611,13 +647,13 @@ class Machine(RuleBasedStateMachine):
         index = min(place, len(model.messages))
         try:
             wanted = model.edit(index, 0, [new])
-        except InsideToken:
-            refused(delta, lambda: delta.insert(index, message), InsideToken)
+        except (InsideToken, InsideGroup) as error:
+            refused(delta, lambda: delta.insert(index, message), type(error))
             return
         branch = delta.insert(index, message)
         check(branch, wanted)  # D6
         assert branch.remove(index).tokens == delta.tokens  # D7
-        if index == len(model.messages):
+        if index == len(model.messages) and not model.joins([new]):
             appended = delta.fork()
             appended.append(message)
             assert state(appended) == state(branch)
@@ -632,8 +668,8 @@ class Machine(RuleBasedStateMachine):
         index = min(place, len(model.messages) - 1)
         try:
             wanted = model.edit(index, 1, [])
-        except InsideToken:
-            refused(delta, lambda: delta.remove(index), InsideToken)
+        except (InsideToken, InsideGroup) as error:
+            refused(delta, lambda: delta.remove(index), type(error))
             return
         branch = delta.remove(index)
         check(branch, wanted)
@@ -666,11 +702,9 @@ class Machine(RuleBasedStateMachine):
 
     def adopt(self, new, rng):
         "Ids of whole messages, sometimes damaged"
-        model = Model(self.tokenizer)
+        model = self.model_class(self.tokenizer)
         if self.ids_mode:
-            start, end = self.tokenizer.control[START], self.tokenizer.control[END]
-            cut = lambda data: segment(self.tokenizer, data, rng)
-            ids = [i for role, body in new for i in (start, *cut(role.encode() + NEWLINE + body), end, *cut(NEWLINE))]
+            ids = model.adoptable(new, lambda data: segment(self.tokenizer, data, rng))
         else:
             data = b"".join(model.spelled(*m) for m in new)
             ids = self.tokenizer.encode(data) if rng.random() < 0.5 else segment(self.tokenizer, data, rng)
@@ -678,10 +712,10 @@ class Machine(RuleBasedStateMachine):
             at, other = rng.randrange(len(ids)), rng.choice([*self.tokenizer.control.values(), rng.randrange(self.tokenizer.table.size)])
             ids = rng.choice([ids[:at] + ids[at + 1 :], ids[:at], [*ids[:at], other, *ids[at:]], [*ids[:at], other, *ids[at + 1 :]]])
         if model.adopt(ids):
-            self.enter(DeltaTokenizer.from_tokens(self.tokenizer, as_any_iterable(ids, rng)), model)
+            self.enter(DeltaTokenizer.from_tokens(self.tokenizer, as_any_iterable(ids, rng), self.chat_format), model)
             return
         try:
-            DeltaTokenizer.from_tokens(self.tokenizer, ids)
+            DeltaTokenizer.from_tokens(self.tokenizer, ids, self.chat_format)
         except (TokenParseError if self.ids_mode else ParseError):
             return
         raise AssertionError(f"adopted {ids}")
@@ -745,8 +779,8 @@ class Machine(RuleBasedStateMachine):
             self.refuse(call, TYPED)
 
 
-def machine(name: str, ids_mode: bool, small: bool, examples: int, steps: int):
+def machine(name: str, ids_mode: bool, small: bool, examples: int, steps: int, base: type = Machine):
     "A test case of the machine for one kind of tokenizer"
-    case = type(name, (Machine,), {"ids_mode": ids_mode, "small": small}).TestCase
+    case = type(name, (base,), {"ids_mode": ids_mode, "small": small}).TestCase
     case.settings = settings(max_examples=examples, stateful_step_count=steps, deadline=None, derandomize=True, database=None)
     return case

@@ -11,6 +11,7 @@ from delta_machine import (
     state,
 )
 from hypothesis import given, settings
+from qwen_machine import QwenMachine
 from hypothesis import strategies as st
 from tables import Plain
 
@@ -66,6 +67,8 @@ TestSmallIds = machine("SmallIds", ids_mode=True, small=True, examples=80, steps
 TestSmallBytes = machine("SmallBytes", ids_mode=False, small=True, examples=80, steps=14)
 TestRecordedIds = machine("RecordedIds", ids_mode=True, small=False, examples=50, steps=12)
 TestRecordedBytes = machine("RecordedBytes", ids_mode=False, small=False, examples=50, steps=12)
+TestQwenSmall = machine("QwenSmall", ids_mode=True, small=True, examples=80, steps=14, base=QwenMachine)
+TestQwenReal = machine("QwenReal", ids_mode=True, small=False, examples=30, steps=10, base=QwenMachine)
 
 
 @BOTH

@@ -5,14 +5,14 @@
 # %% auto #0
 __all__ = ['QWEN_PATTERN', 'QWEN3_CONTROL', 'QWEN_CONTROL', 'CL100K_PATTERN', 'O200K_PATTERN', 'CL100K_CONTROL', 'O200K_CONTROL',
            'MissingPackage', 'InvalidVocabulary', 'load_ranks', 'qwen_ranks', 'pair_rules', 'cache_folder',
-           'cached_rules', 'write_whole', 'stretches', 'Pattern', 'load_tiktoken', 'UnencodableByte', 'check_encodable',
+           'cached_rules', 'stretches', 'Pattern', 'load_tiktoken', 'UnencodableByte', 'check_encodable',
            'first_unknown', 'TiktokenEngine', 'from_tiktoken', 'compiled', 'NormalisedText', 'byte_letters',
            'letter_bytes', 'letters_of', 'spelled_bytes', 'TokenizersEngine', 'spell', 'from_tokenizers', 'qwen',
            'qwen3', 'cl100k', 'o200k', 'Sampled', 'NoSample', 'part_of', 'checked_sample', 'only_one',
            'sampled_from_vllm', 'sampled_from_sglang']
 
 # %% ../nbs/07_engines.ipynb #engines-imports
-import base64, binascii, gzip, hashlib, json, os, re, tempfile
+import base64, binascii, gzip, hashlib, json, os, re
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from .audit_log import write_whole
 from .bpe import BpeTokenizer, Tokenizer
 from .merge_tree import MergeTable, UnknownToken, brief, check_bytes, in_order, token_id
 
@@ -112,22 +113,11 @@ def cached_rules(ranks: Mapping[bytes, int]) -> list[tuple[int, int]]:
     rules = pair_rules(ranks)
     numbers = array("I", (token for pair in rules for token in pair)).tobytes()
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, hashlib.sha256(numbers).digest() + numbers)
     except OSError:
         pass
     return rules
-
-def write_whole(path: Path, data: bytes) -> None:
-    "Write a file so that nobody ever reads a part of it; on `OSError` nothing has changed"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
 
 # %% ../nbs/07_engines.ipynb #engines-pieces-code
 _STRETCH = re.compile("[\udc80-\udcff]+|[^\udc80-\udcff]+")
