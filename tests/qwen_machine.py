@@ -2,7 +2,7 @@
 import random
 from functools import cache
 
-from delta_machine import END, NEWLINE, PIECES, START, Id, Machine, Model, closed, cut_up, is_open, refused, segment, small_tokenizer, trained
+from delta_machine import END, NEWLINE, PIECES, START, Machine, Model, closed, cut_up, is_open, refused, segment, small_tokenizer, trained
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
@@ -280,7 +280,8 @@ class QwenMachine(Machine):
         text = lambda: segment(self.tokenizer, rng.choice([b"a", b"ls\n", b"\n", b"<think>", b"<|im_e", "😀".encode()[:3]]), rng) if isinstance(self.tokenizer, BpeTokenizer) else [10]
         tags = lambda: [control[rng.choice(TAGS)]]
         ids = [i for _ in range(rng.randint(0, 4)) for i in rng.choice([text, text, tags])()]
-        ids += rng.choice([[], [], [control[END]], [control[END], *self.tokenizer.encode(NEWLINE)], [control[STOP]], [control[STOP], *text()], [control[rng.choice([START, *control])]], [control[END], *text()]])
+        newline = self.tokenizer.encode(NEWLINE)
+        ids += rng.choice([[], [control[THINK]], [control[THINK], *newline], [control[STOP], *newline], [control[END]], [control[END], *newline], [control[STOP]], [control[STOP], *text()], [control[rng.choice([START, *control])]], [control[END], *text()]])
         for new in cut_up(ids, rng):
             logprobs = [-rng.random() for _ in new] if rng.random() < 0.5 else None
             version, n = rng.choice([None, 0, 4]), model.how_many(new)
