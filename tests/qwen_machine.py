@@ -156,7 +156,7 @@ class QwenModel(Model):
         return content, tags
 
     def stopped(self) -> list[int]:
-        stop, end, found, message = self.tokenizer.control[STOP], self.tokenizer.control[END], [], None
+        stop, end, found = self.tokenizer.control[STOP], self.tokenizer.control[END], []
         for n, i in enumerate(self.ids):
             outside = i.message is None and i.kind in ("sampled", "replayed")
             first = n == 0 or self.ids[n - 1].message is not None or self.ids[n - 1].kind not in ("sampled", "replayed")

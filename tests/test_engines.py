@@ -1,5 +1,5 @@
 "Engines: ids of tiktoken and tokenizers, bytes that are no text, control tokens out of reach, caches that are not trusted, and what engines return."
-import base64, gzip, json, os, random, sys
+import base64, gzip, json, pickle, sys
 from array import array
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -133,6 +133,15 @@ def test_control_ids_are_spelled(engine):
     assert dict(engine.control) == dict(QWEN3_CONTROL)
     assert engine.decode([*engine.control.values()]) == b"".join(engine.control)
     assert set(THEIRS.encode("<think>", add_special_tokens=False).ids) & set(QWEN3_CONTROL.values())  # which the library itself does otherwise
+
+
+@ENGINES
+def test_engines_survive_pickling(engine):
+    again = pickle.loads(pickle.dumps(engine))
+    assert repr(again) == repr(engine) and dict(again.control) == dict(engine.control)
+    assert all(again.encode(text) == engine.encode(text) and again.decode(engine.encode(text)) == text.encode() for text in TEXTS) and again.decode([151667]) == b"<think>"
+    with pytest.raises(TypeError):
+        engine.control[b"x"] = 1
 
 
 # ------------------------------------------------------------------ what is refused

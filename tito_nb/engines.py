@@ -7,8 +7,8 @@ __all__ = ['QWEN_PATTERN', 'QWEN3_CONTROL', 'QWEN_CONTROL', 'CL100K_PATTERN', 'O
            'MissingPackage', 'InvalidVocabulary', 'load_ranks', 'qwen_ranks', 'pair_rules', 'cache_folder',
            'cached_rules', 'stretches', 'Pattern', 'load_tiktoken', 'UnencodableByte', 'check_encodable',
            'first_unknown', 'TiktokenEngine', 'from_tiktoken', 'compiled', 'NormalisedText', 'byte_letters',
-           'letter_bytes', 'letters_of', 'spelled_bytes', 'TokenizersEngine', 'spell', 'from_tokenizers', 'qwen',
-           'qwen3', 'cl100k', 'o200k', 'Sampled', 'NoSample', 'part_of', 'checked_sample', 'only_one',
+           'letter_bytes', 'letters_of', 'spelled_bytes', 'TokenizersEngine', 'spell', 'assembled', 'from_tokenizers',
+           'qwen', 'qwen3', 'cl100k', 'o200k', 'Sampled', 'NoSample', 'part_of', 'checked_sample', 'only_one',
            'sampled_from_vllm', 'sampled_from_sglang']
 
 # %% ../nbs/07_engines.ipynb #engines-imports
@@ -231,8 +231,11 @@ class TiktokenEngine:
         except (KeyError, OverflowError, TypeError, ValueError):
             raise first_unknown(tokens, self.encoding.decode_single_token_bytes, self.encoding.n_vocab) from None
 
+    def __reduce__(self) -> tuple:
+        return from_tiktoken, (self.encoding,)
+
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.encoding.name!r}, {len(self.control)} control tokens)"
+        return f"TiktokenEngine({self.encoding.name!r}, {len(self.control)} control tokens)"
 
 # %% ../nbs/07_engines.ipynb #engines-from-tiktoken-code
 def from_tiktoken(
@@ -320,6 +323,9 @@ class TokenizersEngine:
         except (KeyError, OverflowError, TypeError):
             raise first_unknown(tokens, lambda token: spell(self, token), self.plain.get_vocab_size()) from None
 
+    def __reduce__(self) -> tuple:
+        return assembled, (self.plain, dict(self.control), self.missing, self.normaliser)
+
     def __repr__(self) -> str:
         return f"TokenizersEngine({len(self.control)} control tokens, normaliser={self.normaliser})"
 
@@ -329,6 +335,10 @@ def spell(engine: TokenizersEngine, token: int) -> bytes:
     if (spelled := engine.plain.id_to_token(token)) is None:
         raise KeyError(token)
     return engine._spelled.setdefault(token, spelled_bytes(spelled, token))
+
+def assembled(plain: Any, control: Mapping[bytes, int], missing: frozenset[int], normaliser: str | None) -> TokenizersEngine:
+    "An engine out of its parts"
+    return TokenizersEngine(plain, MappingProxyType(dict(control)), missing, normaliser, {token: text for text, token in control.items()})
 
 def from_tokenizers(
     tokenizer: Any,  # a `tokenizers.Tokenizer` with a byte-level vocabulary
@@ -344,13 +354,12 @@ def from_tokenizers(
         parts[part] = None
     vocabulary, parts["added_tokens"] = parts["model"]["vocab"], []
     plain = type(tokenizer).from_str(json.dumps(parts))
-    spelled = {token: text for text, token in control.items()}
     for text, token in vocabulary.items():
-        if token not in spelled:
+        if text.encode() not in control:
             spelled_bytes(text, token)
     missing = frozenset(byte for byte, letter in enumerate(byte_letters()) if letter not in vocabulary)
     normaliser = json.dumps(parts["normalizer"]) if parts.get("normalizer") else None
-    return TokenizersEngine(plain, MappingProxyType(control), missing, normaliser, spelled)
+    return assembled(plain, control, missing, normaliser)
 
 # %% ../nbs/07_engines.ipynb #engines-names-code
 CL100K_PATTERN = (
