@@ -487,7 +487,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                   'tito_nb.renderer.ChatFormat.check_role': ('renderer.html#chatformat.check_role', 'tito_nb/renderer.py'),
                                   'tito_nb.renderer.ChatFormat.control_texts': ( 'renderer.html#chatformat.control_texts',
                                                                                  'tito_nb/renderer.py'),
-                                  'tito_nb.renderer.ChatFormat.delimiters': ('renderer.html#chatformat.delimiters', 'tito_nb/renderer.py'),
+                                  'tito_nb.renderer.ChatFormat.controls': ('renderer.html#chatformat.controls', 'tito_nb/renderer.py'),
                                   'tito_nb.renderer.ChatFormat.generation_prompt': ( 'renderer.html#chatformat.generation_prompt',
                                                                                      'tito_nb/renderer.py'),
                                   'tito_nb.renderer.Control': ('renderer.html#control', 'tito_nb/renderer.py'),

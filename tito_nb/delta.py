@@ -274,8 +274,11 @@ def last_start(borders: Sequence[int | None]) -> int | None:
 
 def ends_in_group(history: History) -> bool:
     "Is the last turn a group of tool results? The one bit of the past that what is appended depends on"
-    last = last_start(history._buffer.borders)
-    return last is not None and is_group(history, history._buffer.ids, last)
+    buffer = history._buffer
+    if not buffer.spans or buffer.spans[-1].kind in ("sampled", "closed", "replayed"):
+        return False
+    last = last_start(buffer.borders)
+    return last is not None and is_group(history, buffer.ids, last)
 
 # %% ../nbs/05_delta.ipynb #delta-append-code
 def closed_only(history: History, doing: str) -> Buffer:

@@ -160,10 +160,12 @@ class ChatFormat:
         "What has to be control tokens: the delimiters, tags and stops; without tags, the delimiters can be text, too"
         return (*self.delimiters, *self.tags.texts, *self.tags.stops) if self.tags is not None else self.delimiters
 
-    @property
-    def delimiters(self) -> tuple[bytes, bytes]:
-        "`start` and `end`"
-        return self.start, self.end
+    @cached_property
+    def controls(self) -> tuple["Control", ...]:
+        "`start`, `end`, and with tags those around a result, as control tokens"
+        return tuple(map(Control, (*self.delimiters, *(self.tags.result if self.tags else ()))))
+
+    delimiters = property(lambda self: (self.start, self.end), doc="`start` and `end`")
 
     def check_role(self, role: str) -> None:
         "`InvalidMessage` for a role that the format does not have"
@@ -336,10 +338,10 @@ def layout(
     "Of each turn its texts, no two side by side, and control tokens, and how many messages it holds; errors of `render`"
     _check_format(chat_format, as_bytes=False)
     newline, tags, turns, grouped = chat_format.newline, chat_format.tags, [], False  # type: bytes, Tags | None, list, bool
-    start, tail = Control(chat_format.start), [Control(chat_format.end), newline]
+    start, tail = chat_format.controls[0], [chat_format.controls[1], newline]
     for message, parts in each_message(partial(_said, chat_format=chat_format), messages, first):
         if tags is not None and message.role == "tool":
-            result = [Control(tags.result[0]), newline + message.content + newline, Control(tags.result[1])]
+            result = [chat_format.controls[-2], newline + message.content + newline, chat_format.controls[-1]]
             before, count = turns.pop() if grouped else ([start, tags.result_role.encode() + newline], 0)
             turns.append((before[:-2] + [newline] + result + tail if grouped else before + result + tail, count + 1))
             grouped = True
