@@ -196,6 +196,24 @@ def test_other_tokenizers_are_refused():
         attempt_error(TypeError, lambda: from_tokenizers(bad))
 
 
+def test_tokenizers_that_do_not_give_a_text_back_are_refused():
+    def made(**model):
+        letters = byte_letters()
+        tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE({letter: i for i, letter in enumerate(letters)}, [], **model))
+        tokenizer.pre_tokenizer, tokenizer.decoder = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False), tokenizers.decoders.ByteLevel()
+        return tokenizer
+
+    assert from_tokenizers(made()).encode("ab") == [97, 98]
+    assert "dropout" in str(attempt_error(InvalidVocabulary, lambda: from_tokenizers(made(dropout=0.1))))
+    spaced, split = made(), made()
+    spaced.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=True)
+    split.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([tokenizers.pre_tokenizers.WhitespaceSplit(), tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    leaving = tiktoken.Encoding("leaving", pat_str="[a-z]+", mergeable_ranks={bytes((b,)): b for b in range(256)}, special_tokens={})
+    assert "comes back as b'abc'" in str(attempt_error(InvalidVocabulary, lambda: from_tiktoken(leaving)))
+    for one in (spaced, split):
+        assert "comes back as" in str(attempt_error(InvalidVocabulary, lambda: from_tokenizers(one)))
+
+
 def test_what_is_put_around_a_text_is_left_out():
     made = hugging_face()
     made.post_processor = tokenizers.processors.TemplateProcessing(single="<|im_start|> $A", special_tokens=[("<|im_start|>", 151644)])

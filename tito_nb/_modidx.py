@@ -342,6 +342,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                  'tito_nb.engines.first_unknown': ('engines.html#first_unknown', 'tito_nb/engines.py'),
                                  'tito_nb.engines.from_tiktoken': ('engines.html#from_tiktoken', 'tito_nb/engines.py'),
                                  'tito_nb.engines.from_tokenizers': ('engines.html#from_tokenizers', 'tito_nb/engines.py'),
+                                 'tito_nb.engines.giving_back': ('engines.html#giving_back', 'tito_nb/engines.py'),
                                  'tito_nb.engines.letter_bytes': ('engines.html#letter_bytes', 'tito_nb/engines.py'),
                                  'tito_nb.engines.letters_of': ('engines.html#letters_of', 'tito_nb/engines.py'),
                                  'tito_nb.engines.load_ranks': ('engines.html#load_ranks', 'tito_nb/engines.py'),
