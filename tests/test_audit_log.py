@@ -178,6 +178,13 @@ def test_without_a_log_nothing_can_be_saved(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_history_begins_with_an_empty_log():
+    attempt_error(WrongOrder, lambda: DeltaTokenizer(QWEN_TOY, log=short()))
+    for bad in ("log", [], True):
+        attempt_error(TypeError, lambda: DeltaTokenizer(QWEN_TOY, log=bad))
+    assert "not 5" in str(attempt_error(DamagedLog, lambda: read_log(data(short()), 5)))
+
+
 def test_another_tokenizers_log_is_refused(tmp_path):
     delta = DeltaTokenizer(QWEN_TOY, QWEN3, AuditLog())
     delta.append(Message("user", "x"))

@@ -130,7 +130,7 @@ def read_log(
     log = AuditLog()
     log._lines = lines
     if head is not None and log.head != head:
-        raise DamagedLog(len(log), f"the head is {log.head[:8]}..., not {head[:8]}...")
+        raise DamagedLog(len(log), f"the head is {log.head[:8]}..., not {str(head)[:8]}...")
     return log
 
 # %% ../nbs/deeper/audit_log.ipynb #log-state-code

@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['KINDS', 'TOOL_CALL', 'D', 'TURNS', 'FACTS', 'Span', 'Turn', 'Buffer', 'WrongOrder', 'BadSample', 'ForgedTurn',
            'InsideToken', 'InsideGroup', 'History', 'stop_ids', 'mask_of', 'example_of', 'closed_spans', 'closed_ids',
-           'record', 'read_by_turn', 'Turns', 'is_group', 'check_neighbours', 'last_start', 'ends_in_group',
-           'closed_only', 'open_only', 'append_messages', 'open_turn', 'checked_ids', 'checked_logprobs', 'follow',
-           'take_sample', 'judge', 'close_turn', 'thinking_end', 'join_sampled', 'discard_turn', 'Peek', 'tool_call',
-           'called', 'peek', 'DeltaTokenizer', 'border', 'edited', 'cut', 'moved', 'restart', 'adopted',
-           'message_starts', 'AuditReport', 'lies_end_to_end', 'messages_come_back', 'made_of_its_spans', 'made_of',
-           'made_of_turn', 'endings', 'borders_are_borders', 'starts_are_read', 'log_agrees', 'lengths_agree', 'audit',
-           'notes_of', 'save', 'loaded', 'buffer_of', 'Cut', 'cut_at_stop']
+           'empty_log', 'record', 'read_by_turn', 'Turns', 'is_group', 'check_neighbours', 'last_start',
+           'ends_in_group', 'closed_only', 'open_only', 'append_messages', 'open_turn', 'checked_ids',
+           'checked_logprobs', 'follow', 'take_sample', 'judge', 'close_turn', 'thinking_end', 'join_sampled',
+           'discard_turn', 'Peek', 'tool_call', 'called', 'peek', 'DeltaTokenizer', 'border', 'edited', 'cut', 'moved',
+           'restart', 'adopted', 'message_starts', 'AuditReport', 'lies_end_to_end', 'messages_come_back',
+           'made_of_its_spans', 'made_of', 'made_of_turn', 'endings', 'borders_are_borders', 'starts_are_read',
+           'log_agrees', 'lengths_agree', 'audit', 'notes_of', 'save', 'loaded', 'buffer_of', 'Cut', 'cut_at_stop']
 
 # %% ../nbs/05_delta.ipynb #delta-imports
 import json, math, re, numbers
@@ -124,7 +124,7 @@ class History:
 
     def __init__(self, tokenizer: Tokenizer, chat_format: ChatFormat = CHATML, log: AuditLog | None = None):
         "`log`, an empty one, is told every operation; `MixedDelimiters`, `LossyTokenizer` for one that does not give back the format's texts"
-        self.tokenizer, self.chat_format, self.log = tokenizer, chat_format, log
+        self.tokenizer, self.chat_format, self.log = tokenizer, chat_format, empty_log(log)
         self._fixed, self._buffer = fixed(tokenizer, chat_format), Buffer()
         self.mode = self._fixed.mode  # "ids" or "bytes"
         self._finished: list[TrainingExample] = []
@@ -193,6 +193,14 @@ def closed_ids(buffer: Buffer) -> array:
     for span in closed_spans(buffer):
         ids.extend(buffer.ids[span.start : span.end])
     return ids
+
+def empty_log(log: AuditLog | None) -> AuditLog | None:
+    "`log`, if nothing was written to it yet; `TypeError`, `WrongOrder`"
+    if not (log is None or isinstance(log, AuditLog)):
+        raise TypeError(f"an AuditLog needed, not {type(log).__name__}")
+    if log is not None and len(log):
+        raise WrongOrder(f"a log with {len(log)} entries is another history's; DeltaTokenizer.load goes on with one")
+    return log
 
 def record(history: History, op: str, since: int | None = None, until: int | None = None, **fields: Any) -> None:
     "Write an operation to the log, if there is one, with the spans from index `since` on"
@@ -554,7 +562,7 @@ class DeltaTokenizer(Turns):
     @classmethod
     def load(cls, path: str | PathLike[str], tokenizer: Tokenizer, chat_format: ChatFormat = CHATML, head: str | None = None) -> Self:
         "What the log in a file adds up to, an equal state; `DamagedLog`, `UnknownToken` for another tokenizer's, `OSError`"
-        return loaded(cls(tokenizer, chat_format, AuditLog.load(path, head)))
+        return loaded(cls(tokenizer, chat_format), AuditLog.load(path, head))
 
     def audit(self) -> "AuditReport":
         "Every property of this lesson, computed anew from ids and spans"
@@ -796,13 +804,13 @@ def save(history: History, path: str | PathLike[str]) -> None:
         raise WrongOrder("cannot save: no operation was logged; give an AuditLog when the history is made")
     history.log.save(path)
 
-def loaded(history: D) -> D:
-    "`history` in the state to which its log adds up; `DamagedLog` if that is none of this tokenizer and format"
-    state, log = replay(history.log), history.log  # type: ignore[arg-type]
+def loaded(history: D, log: AuditLog) -> D:
+    "`history` in the state to which `log` adds up; `DamagedLog` if that is none of this tokenizer and format"
+    state, history.log = replay(log), log
     history._buffer = buffer_of(history, state)
     history._finished = [example_of(buffer_of(history, one)) for one in state.finished]
     if (broken := history.audit().first_broken) is not None:
-        raise DamagedLog(len(log or ()), f"not of this tokenizer and format: {broken}")
+        raise DamagedLog(len(log), f"not of this tokenizer and format: {broken}")
     return history
 
 def buffer_of(history: History, state: State) -> Buffer:
