@@ -46,4 +46,4 @@ def attempt_error(error, call):
         found = call()
     except error as raised:
         return raised
-    raise AssertionError(f"no {error.__name__}, but {found!r}")
+    raise AssertionError(f"no {error}, but {found!r}")

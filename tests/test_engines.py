@@ -153,6 +153,13 @@ def test_unknown_ids(engine, tokens, index):
 
 
 @ENGINES
+@pytest.mark.parametrize("tokens", [5, "abc", b"abc", None])
+def test_what_is_no_sequence_of_ids(engine, tokens):
+    if not (engine is READABLE and tokens == b"abc"):  # there bytes are a sequence of ids, as in lesson 00
+        attempt_error((TypeError, UnknownToken), lambda: engine.decode(tokens))
+
+
+@ENGINES
 @pytest.mark.parametrize("data", [1, None, ["a"], memoryview(array("I", [1]))])
 def test_what_is_no_text(engine, data):
     attempt_error(TypeError, lambda: engine.encode(data))
@@ -306,7 +313,8 @@ def test_vllm(output, expected):
 @pytest.mark.parametrize("output", [
     None, "text", {"choices": []}, {"choices": [choice(), choice()]}, {"choices": [choice(token_ids=None)]}, {"choices": [choice(token_ids="ab")]}, choice(token_ids=[1, -1]),
     choice(token_ids=[1, "2"]), choice(token_ids=[1]), choice(logprobs={"token_logprobs": [None, -1.0]}), completion(logprobs=[{5: Logprob(-1.0)}]),
-    completion(logprobs=[{5: Logprob(-1.0)}, {7: Logprob(-1.0)}]), SimpleNamespace(outputs=[]), choice(finish_reason=3), choice(stop_reason=[1]),
+    completion(logprobs=[{5: Logprob(-1.0)}, {7: Logprob(-1.0)}]), SimpleNamespace(outputs=[]), choice(finish_reason=3), choice(stop_reason=[1]), choice(logprobs={"content": 5}), choice(logprobs={"token_logprobs": 5}), choice(logprobs=5),
+    choice(token_ids=[True]),
 ])
 def test_what_vllm_does_not_return(output):
     attempt_error(NoSample, lambda: sampled_from_vllm(output))

@@ -135,6 +135,11 @@ def test_with_tags():
         assert error.reason.startswith(f"tags: a message of the role {role}") and error.index is None
 
 
+@pytest.mark.parametrize("bad", [{"content": None}, {"thinking": 5}, {"tool_calls": "{}"}, {"tool_calls": b"{}"}, {"tool_calls": None}, {"tool_calls": [{"name": "x"}]}, {"content": "\ud800"}])
+def test_parts_that_are_no_texts(bad):
+    attempt_error(InvalidMessage, lambda: assistant_message(**bad))
+
+
 @pytest.mark.parametrize("tags", [(-1,), (9,), (1, 1), (2, 1), "1", {1: 1}, (True,), (1.0,), None, 5])
 def test_offsets_that_are_none(tags):
     with pytest.raises(InvalidMessage, match="^tags: "):

@@ -225,7 +225,7 @@ class TiktokenEngine:
 
     def decode(self, tokens: Iterable[int]) -> bytes:
         "The bytes of `tokens`, control ids spelled; `UnknownToken` with its index"
-        tokens = tokens if isinstance(tokens, list) else list(tokens)
+        tokens = tokens if isinstance(tokens, list) else in_order(tokens, "tokens")
         try:
             return self.encoding.decode_bytes(tokens)
         except (KeyError, OverflowError, TypeError, ValueError):
@@ -329,7 +329,7 @@ class TokenizersEngine:
 
     def decode(self, tokens: Iterable[int]) -> bytes:
         "The bytes of `tokens`, control ids spelled; `UnknownToken` with its index"
-        tokens = list(tokens)
+        tokens = in_order(tokens, "tokens")
         try:
             known = self._spelled  # asked for machine integers: 1.0 is a key where 1 is, and no id
             return b"".join([known[token] if token in known else spell(self, token) for token in array("q", tokens)])
@@ -458,14 +458,17 @@ def sampled_from_vllm(
         if part_of(output, name) is not None:
             one = only_one(part_of(output, name), name)
     ids, given = part_of(one, "token_ids"), part_of(one, "logprobs")
-    if isinstance(given, Mapping) and given.get("content") is not None:  # chat completion
-        logprobs = [part_of(token, "logprob") for token in given["content"]]
-    elif isinstance(given, Mapping) and given.get("token_logprobs") is not None:  # completion
-        logprobs = list(given["token_logprobs"])
+    in_chat, in_completion = (part_of(given, name) if isinstance(given, Mapping) else None for name in ("content", "token_logprobs"))
+    if isinstance(in_chat, Sequence):
+        logprobs = [part_of(token, "logprob") for token in in_chat]
+    elif isinstance(in_completion, Sequence):
+        logprobs = list(in_completion)
     elif isinstance(given, Sequence) and isinstance(ids, Sequence):  # Python: for each place a dictionary with the sampled id in it
         if len(given) != len(ids):
             raise NoSample(f"{len(given)} log-probabilities for {len(ids)} ids")
         logprobs = [part_of(part_of(at, token), "logprob") if isinstance(at, Mapping) else None for at, token in zip(given, ids)]
+    elif isinstance(given, Mapping) and (in_chat is not None or in_completion is not None) or given is not None and not isinstance(given, Mapping):
+        raise NoSample(f"no log-probabilities, but {brief(given)}")
     else:
         logprobs = None
     asked = "return_token_ids=True over HTTP; in Python they are there"

@@ -196,6 +196,8 @@ def assistant_message(
 ) -> Message:
     "An assistant's message whose tags are control tokens; `InvalidMessage`, `InvalidChatFormat` for a format without tags"
     tags, newline = _tags(chat_format), chat_format.newline
+    if isinstance(tool_calls, (str, bytes, bytearray, memoryview)) or not isinstance(tool_calls, Sequence):
+        raise InvalidMessage(f"tool_calls: a sequence of texts needed, not {type(tool_calls).__name__}")
     content, calls = Message("assistant", content).content, [Message("assistant", call).content for call in tool_calls]
     parts: list[bytes] = []
     if thinking is not None:
