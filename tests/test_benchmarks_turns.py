@@ -202,10 +202,12 @@ def test_what_is_timed_is_what_is_said(talk, monkeypatch):
 
     def best(runs, *_):
         for (t, name), (prepare, run) in runs.items():
-            state = prepare()
-            before = list(state.ids if name == "bare" else state.tokens)
-            run(state)
-            seen.setdefault(name, []).append((before, list(state.ids if name == "bare" else state.tokens)))
+            states = prepare()
+            ids = lambda: [list(state.ids if name == "bare" else state.tokens) for state in states]
+            before = ids()
+            run(states)
+            assert len(states) == turns.MANY and all(one == before[0] for one in before) and all(one == ids()[0] for one in ids())
+            seen.setdefault(name, []).append((before[0], ids()[0]))
         return {key: key[0] + len(key[1]) / 10 for key in runs}
 
     monkeypatch.setattr(turns, "best", best)
