@@ -197,6 +197,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                'tito_nb.delta.cut_at_stop': ('delta.html#cut_at_stop', 'tito_nb/delta.py'),
                                'tito_nb.delta.discard_turn': ('delta.html#discard_turn', 'tito_nb/delta.py'),
                                'tito_nb.delta.edited': ('delta.html#edited', 'tito_nb/delta.py'),
+                               'tito_nb.delta.empty_log': ('delta.html#empty_log', 'tito_nb/delta.py'),
                                'tito_nb.delta.endings': ('delta.html#endings', 'tito_nb/delta.py'),
                                'tito_nb.delta.ends_in_group': ('delta.html#ends_in_group', 'tito_nb/delta.py'),
                                'tito_nb.delta.example_of': ('delta.html#example_of', 'tito_nb/delta.py'),
